@@ -1,0 +1,30 @@
+// Package deps pins what the packages being built will import; it goes once they do.
+package deps
+
+import (
+	_ "github.com/Shopify/toxiproxy/v2"
+	_ "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	_ "github.com/ThreeDotsLabs/watermill/message"
+	_ "github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	_ "github.com/ThreeDotsLabs/watermill/pubsub/tests"
+	_ "github.com/fergusstrange/embedded-postgres"
+	_ "github.com/google/uuid"
+	_ "github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib"
+	_ "github.com/pressly/goose/v3"
+	_ "github.com/prometheus/client_golang/prometheus/promhttp"
+	_ "github.com/prometheus/client_golang/prometheus/testutil"
+	_ "github.com/stretchr/testify/require"
+	_ "github.com/twmb/franz-go/pkg/kadm"
+	_ "github.com/twmb/franz-go/pkg/kfake"
+	_ "github.com/twmb/franz-go/pkg/kgo"
+	_ "github.com/twmb/franz-go/pkg/kmsg"
+	_ "github.com/twmb/franz-go/pkg/sasl/plain"
+	_ "github.com/twmb/franz-go/pkg/sasl/scram"
+	_ "go.opentelemetry.io/otel"
+	_ "go.opentelemetry.io/otel/sdk/trace"
+	_ "go.opentelemetry.io/otel/sdk/trace/tracetest"
+	_ "go.opentelemetry.io/otel/trace"
+	_ "go.uber.org/goleak"
+	_ "golang.org/x/sync/errgroup"
+)
