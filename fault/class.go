@@ -2,7 +2,8 @@ package fault
 
 import "fmt"
 
-// Class is what an error means for the record whose attempt ended with it.
+// Class is what an error means for the record whose attempt ended with it. The zero value is ClassPermanent: what
+// nobody knows is never tried again by mistake.
 type Class uint8
 
 const (
@@ -22,6 +23,7 @@ const (
 
 var classNames = [...]string{"permanent", "transient", "ambiguous", "busy", "unavailable", "cancelled"}
 
+// String is the class's name as metrics, dead letters and logs spell it: "permanent", "transient", …
 func (c Class) String() string {
 	if int(c) < len(classNames) {
 		return classNames[c]
@@ -38,4 +40,30 @@ func (c Class) Charged() bool {
 		return false
 	}
 	return true
+}
+
+// gravity orders the failures of one errors.Join. A record gets one treatment, so the one is taken that wrongs none of
+// the failures:
+//
+//   - ambiguous first: any other treatment would repeat, or let an operator repeat, what may have been executed.
+//   - unavailable before permanent: what looks permanent may follow from the outage (a lookup failed, so the zero value
+//     failed the validation), and an outage must never kill a record. Holding costs one more run.
+//   - permanent before busy and transient: that branch fails again however often the others are tried.
+//   - busy before transient: an attempt is not spent while another delivery may be doing the work.
+func (c Class) gravity() int {
+	switch c {
+	case ClassCancelled:
+		return 5
+	case ClassAmbiguous:
+		return 4
+	case ClassUnavailable:
+		return 3
+	case ClassPermanent:
+		return 2
+	case ClassBusy:
+		return 1
+	case ClassTransient:
+		return 0
+	}
+	return 2
 }

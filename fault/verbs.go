@@ -1,18 +1,21 @@
 package fault
 
-import (
-	"errors"
-	"time"
-)
+import "time"
 
 // Permanent says that err will come again however often the record is tried. nil stays nil.
-func Permanent(err error) error { return wrap(err, Fault{Class: ClassPermanent, Rule: "verb permanent"}) }
+func Permanent(err error) error {
+	return wrap(err, Fault{Class: ClassPermanent, Rule: "verb permanent"})
+}
 
 // Transient says that nothing was executed and that a later attempt may succeed. nil stays nil.
-func Transient(err error) error { return wrap(err, Fault{Class: ClassTransient, Rule: "verb transient"}) }
+func Transient(err error) error {
+	return wrap(err, Fault{Class: ClassTransient, Rule: "verb transient"})
+}
 
 // Ambiguous says that it is unknown whether the operation was executed. nil stays nil.
-func Ambiguous(err error) error { return wrap(err, Fault{Class: ClassAmbiguous, Rule: "verb ambiguous"}) }
+func Ambiguous(err error) error {
+	return wrap(err, Fault{Class: ClassAmbiguous, Rule: "verb ambiguous"})
+}
 
 // Busy says that another delivery owns what the attempt needs at this moment. nil stays nil.
 func Busy(err error) error { return wrap(err, Fault{Class: ClassBusy, Rule: "verb busy"}) }
@@ -24,10 +27,13 @@ func RetryAfter(err error, d time.Duration) error {
 }
 
 // Unavailable says that dependency is down and the record is not at fault: it is held, free of charge, until the
-// dependency is back. nil stays nil.
+// dependency is back. An empty dependency is Database. nil stays nil.
 func Unavailable(err error, dependency string) error {
 	return wrap(err, Fault{Class: ClassUnavailable, Dependency: dependency, Rule: "verb unavailable"})
 }
+
+// Say is the verb for a fault that is already known: whoever classified err hands its meaning on. nil stays nil.
+func Say(err error, f Fault) error { return wrap(err, f) }
 
 func wrap(err error, f Fault) error {
 	if err == nil {
@@ -51,7 +57,7 @@ type SkipError struct{ Reason string }
 func (e *SkipError) Error() string { return "skipped: " + e.Reason }
 
 // Skip says that the record is to have no effect. What the handler wrote is undone, the inbox row stays, and the record
-// settles as skipped.
+// settles as skipped. Joined with another error it does not count: a Skip hides no failure.
 func Skip(reason string) error { return &SkipError{Reason: reason} }
 
 // ParkError is what Park returns: try again after Delay, out of the partition's way.
@@ -63,17 +69,89 @@ type ParkError struct {
 func (e *ParkError) Error() string { return e.Err.Error() }
 func (e *ParkError) Unwrap() error { return e.Err }
 
-// Park says that the record is to wait d in Postgres and be tried again then. nil stays nil.
+// Park says that the record is to wait d in Postgres and be tried again then. On a route that does not park it is
+// RetryAfter. d <= 0 is due at once. nil stays nil.
 func Park(err error, d time.Duration) error {
 	if err == nil {
 		return nil
 	}
-	return &ParkError{Err: err, Delay: d}
+	return &ParkError{Err: err, Delay: max(d, 0)}
 }
 
-// AsSkip finds a SkipError in err.
+// AsSkip finds the SkipError that err is, through any wrap. It is false if a verb wraps it, and if anything but skips is
+// joined with it.
 func AsSkip(err error) (*SkipError, bool) {
-	var s *SkipError
-	ok := errors.As(err, &s)
-	return s, ok
+	head, branches := chain(err)
+	for _, e := range head {
+		if _, ok := verb(e); ok {
+			skip, ok := e.(*SkipError) //nolint:errorlint // the verb itself, not what it wraps
+			return skip, ok
+		}
+	}
+	return skipInAll(branches)
+}
+
+func skipInAll(branches []error) (*SkipError, bool) {
+	var found *SkipError
+	for _, err := range branches {
+		skip, ok := AsSkip(err)
+		if !ok {
+			return nil, false
+		}
+		if found == nil {
+			found = skip
+		}
+	}
+	return found, found != nil
+}
+
+// AsPark finds the ParkError that decides about err: the outermost verb, or, in a Join, the only one.
+func AsPark(err error) (*ParkError, bool) {
+	verbs := outermost(err)
+	if len(verbs) != 1 {
+		return nil, false
+	}
+	park, ok := verbs[0].(*ParkError) //nolint:errorlint // the verb itself, not what it wraps
+	return park, ok
+}
+
+// outermost gives the verbs of err that no other verb wraps: one at most, or one for each branch of a Join.
+func outermost(err error) []error {
+	head, branches := chain(err)
+	for _, e := range head {
+		if _, ok := verb(e); ok {
+			return []error{e}
+		}
+	}
+	var verbs []error
+	for _, branch := range branches {
+		verbs = append(verbs, outermost(branch)...)
+	}
+	return verbs
+}
+
+// verb gives what err itself says, not what it wraps. A panic is final as a verb is: what was panicked with may be any
+// error, but it did not come back to say something about the record.
+func verb(err error) (finding, bool) {
+	switch e := err.(type) { //nolint:errorlint // one step of a walk
+	case *verdict:
+		return finding{e.fault, said}, true
+	case *ParkError:
+		return finding{Fault{Class: ClassTransient, RetryAfter: e.Delay, Rule: "verb park"}, said}, true
+	case *SkipError:
+		return finding{level: skipped}, true
+	case *PanicError:
+		return finding{Fault{Class: ClassPermanent, Rule: "panic"}, said}, true
+	}
+	return finding{}, false
+}
+
+// verbIn finds the outermost.
+func verbIn(head []error) (finding, bool) {
+	for _, err := range head {
+		if f, ok := verb(err); ok {
+			return f, true
+		}
+	}
+	return finding{}, false
 }
