@@ -1,0 +1,176 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// again is the wait before what another call's record caused is tried again.
+const again = 50 * time.Millisecond
+
+// parcel is one record on its way to its confirmation.
+type parcel struct {
+	ctx context.Context // the caller's, which may end the wait
+	rec ProducerRecord
+	err error // nil once confirmed
+}
+
+// deliver sends parcels in order and waits for their confirmations. Those too large for a batch interrupt the others, so
+// that the order of a key is kept.
+func (p *Publisher) deliver(parcels []*parcel) error {
+	if err := p.enter(); err != nil {
+		return err
+	}
+	defer p.running.Done()
+	life, cancel := context.WithTimeoutCause(context.Background(), p.cfg.Timeout, unconfirmedError{p.cfg.Timeout})
+	defer cancel()
+	for rest := parcels; len(rest) > 0; {
+		n := batchable(rest)
+		p.together(life, rest[:n])
+		if n < len(rest) {
+			p.alone(life, rest[n])
+			n++
+		}
+		rest = rest[n:]
+	}
+	return publishError(parcels)
+}
+
+// batchable is how many of the first parcels may be sent in batches.
+func batchable(parcels []*parcel) int {
+	for i, q := range parcels {
+		if q.rec.Size() > batchMaxBytes-16 {
+			return i
+		}
+	}
+	return len(parcels)
+}
+
+// together sends parcels in batches. A broker refuses a batch as a whole for one record in it, which may be another
+// call's: whoever was in it goes alone.
+func (p *Publisher) together(life context.Context, parcels []*parcel) {
+	for left := parcels; len(left) > 0; {
+		p.attempt(life, left)
+		if left = neighbours(life, left); len(left) > 0 {
+			pause(life)
+		}
+	}
+	for _, q := range parcels {
+		if errors.Is(q.err, kerr.MessageTooLarge) {
+			p.alone(life, q)
+		}
+	}
+}
+
+func (p *Publisher) attempt(life context.Context, parcels []*parcel) {
+	answers := make([]<-chan error, len(parcels))
+	for i, q := range parcels {
+		answers[i] = p.send(life, q)
+	}
+	for i, q := range parcels {
+		q.await(life, answers[i])
+	}
+}
+
+// send hands a parcel to the client. The client must not see the caller's context: it fails everything that is buffered
+// for a partition when the context of one record there ends.
+func (p *Publisher) send(life context.Context, q *parcel) <-chan error {
+	answer := make(chan error, 1)
+	if err := q.ended(life); err != nil {
+		answer <- err
+		return answer
+	}
+	p.client.TryProduce(context.WithoutCancel(q.ctx), q.rec.forClient(), func(_ *kgo.Record, err error) { answer <- err })
+	return answer
+}
+
+// alone sends a parcel in a batch of its own. Nobody shares its fate there, so its context goes with it.
+func (p *Publisher) alone(life context.Context, q *parcel) {
+	cl, err := p.lone()
+	if err == nil {
+		err = q.ended(life)
+	}
+	if err != nil {
+		q.err = err
+		return
+	}
+	ctx, cancel := context.WithCancel(q.ctx)
+	defer cancel()
+	defer context.AfterFunc(life, cancel)()
+	answer := make(chan error, 1)
+	cl.Produce(ctx, q.rec.forClient(), func(_ *kgo.Record, err error) { answer <- err })
+	q.await(life, answer)
+}
+
+// await takes the answer, or the end of the caller's patience: then it is unknown whether the record will be written.
+func (q *parcel) await(life context.Context, answer <-chan error) {
+	select {
+	case q.err = <-answer:
+	case <-q.ctx.Done():
+		q.err = q.late(answer, context.Cause(q.ctx))
+	case <-life.Done():
+		q.err = q.late(answer, context.Cause(life))
+	}
+}
+
+// late prefers an answer that came at the same moment.
+func (q *parcel) late(answer <-chan error, cause error) error {
+	select {
+	case err := <-answer:
+		return err
+	default:
+		return fmt.Errorf("sent, but not confirmed: %w", cause)
+	}
+}
+
+// ended says why a parcel must not be sent any more.
+func (q *parcel) ended(life context.Context) error {
+	for _, ctx := range []context.Context{q.ctx, life} {
+		if ctx.Err() != nil {
+			return &unsentError{context.Cause(ctx)}
+		}
+	}
+	return nil
+}
+
+// neighbours are those that failed for no reason of their own while their time is not over: the client was full, or it
+// dropped all that was buffered for the partition because an older record there had timed out.
+func neighbours(life context.Context, parcels []*parcel) []*parcel {
+	var left []*parcel
+	for _, q := range parcels {
+		innocent := errors.Is(q.err, kgo.ErrRecordTimeout) || errors.Is(q.err, kgo.ErrMaxBuffered)
+		if innocent && life.Err() == nil {
+			left = append(left, q)
+		}
+	}
+	return left
+}
+
+func pause(ctx context.Context) {
+	timer := time.NewTimer(again)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// forClient copies nothing but the headers' frame.
+func (r ProducerRecord) forClient() *kgo.Record {
+	out := &kgo.Record{Topic: r.Topic, Key: r.Key, Value: r.Value, Timestamp: r.Timestamp, Partition: noWish}
+	if r.Partition != nil {
+		out.Partition = *r.Partition
+	}
+	if len(r.Headers) > 0 {
+		out.Headers = make([]kgo.RecordHeader, len(r.Headers))
+	}
+	for i, h := range r.Headers {
+		out.Headers[i] = kgo.RecordHeader{Key: h.Key, Value: h.Value}
+	}
+	return out
+}

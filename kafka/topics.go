@@ -1,0 +1,284 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// ErrUnknownTopic reports a topic that the cluster does not have, or does not show to this user. Match with errors.Is.
+var ErrUnknownTopic = errors.New("unknown topic")
+
+// Forever is the Retention of a topic whose records are never deleted by age.
+const Forever time.Duration = -1
+
+// visiblePoll is how often CreateTopic asks whether the brokers know the new topic yet.
+const visiblePoll = 100 * time.Millisecond
+
+// Topic is what the cluster says about a topic.
+type Topic struct {
+	Name string
+	// ID is the topic's id: one that was deleted and created again has another. uuid.Nil before Kafka 2.8.
+	ID uuid.UUID
+	// Partitions is how many there are, numbered from 0.
+	Partitions int
+	// Replication is the number of replicas of a partition.
+	Replication int
+	// Retention is after what age records are deleted, Forever if never.
+	Retention time.Duration
+	// MaxMessageBytes is the largest batch that the brokers take, as it is on the wire, compressed.
+	MaxMessageBytes int
+	// CleanupPolicy is "delete", "compact" or both, comma separated.
+	CleanupPolicy string
+	// MinISR is how many replicas must have a record before a write with acks=all is confirmed.
+	MinISR int
+}
+
+// Compacted says that the brokers keep only the latest record of a key.
+func (t Topic) Compacted() bool { return strings.Contains(t.CleanupPolicy, "compact") }
+
+// TopicSpec is a topic to be created.
+type TopicSpec struct {
+	// Name of the topic. Required.
+	Name string
+	// Partitions is how many to create. Defaults to the cluster's num.partitions.
+	Partitions int
+	// Replication is the number of replicas of a partition. Defaults to the cluster's default.replication.factor.
+	Replication int
+	// Retention is after what age records are deleted, Forever for never. Defaults to the cluster's.
+	Retention time.Duration
+	// MaxMessageBytes is the largest batch that the brokers take. Defaults to the cluster's.
+	MaxMessageBytes int
+	// Configs are further configs by Kafka's names; they win over the fields above.
+	Configs map[string]string
+}
+
+// Admin asks and changes what the cluster knows about topics. It is safe for concurrent use and must be closed by whoever
+// made it. Every call ends with its context.
+type Admin struct{ adm *kadm.Client }
+
+// NewAdmin makes an Admin with connections of its own. It does not reach for the cluster yet.
+func NewAdmin(cfg ClientConfig) (*Admin, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cl, err := kgo.NewClient(cfg.Options()...)
+	if err != nil {
+		return nil, fmt.Errorf("admin client: %w", err)
+	}
+	return &Admin{adm: kadm.NewClient(cl)}, nil
+}
+
+// Close ends the connections.
+func (a *Admin) Close() { a.adm.Close() }
+
+// Topic says what the cluster knows about a topic. It needs the permissions Describe and DescribeConfigs on it. The error
+// wraps ErrUnknownTopic if there is no such topic.
+func (a *Admin) Topic(ctx context.Context, name string) (Topic, error) {
+	detail, err := a.detail(ctx, name)
+	if err != nil {
+		return Topic{}, err
+	}
+	configs, err := a.configs(ctx, name)
+	if err != nil {
+		return Topic{}, err
+	}
+	return Topic{
+		Name:            name,
+		ID:              uuid.UUID(detail.ID),
+		Partitions:      len(detail.Partitions),
+		Replication:     detail.Partitions.NumReplicas(),
+		Retention:       retention(configs["retention.ms"]),
+		MaxMessageBytes: number(configs["max.message.bytes"]),
+		CleanupPolicy:   configs["cleanup.policy"],
+		MinISR:          number(configs["min.insync.replicas"]),
+	}, nil
+}
+
+// TopicIDs gives the ids of topics, by name. It needs the permission Describe only.
+func (a *Admin) TopicIDs(ctx context.Context, names ...string) (map[string]uuid.UUID, error) {
+	if len(names) == 0 {
+		return map[string]uuid.UUID{}, nil // asked with no name, the cluster answers with all
+	}
+	details, err := a.adm.ListTopicsWithInternal(ctx, names...)
+	if err != nil {
+		return nil, fmt.Errorf("ids of topics %s: %w", strings.Join(names, ", "), err)
+	}
+	ids := make(map[string]uuid.UUID, len(names))
+	for _, name := range names {
+		if err := topicError(name, details[name].Err); err != nil {
+			return nil, err
+		}
+		ids[name] = uuid.UUID(details[name].ID)
+	}
+	return ids, nil
+}
+
+// StartOffsets gives the offset of the oldest record of each partition.
+func (a *Admin) StartOffsets(ctx context.Context, topic string) (map[int32]int64, error) {
+	return offsets(topic)(a.adm.ListStartOffsets(ctx, topic))
+}
+
+// EndOffsets gives for each partition the offset that the next record will have.
+func (a *Admin) EndOffsets(ctx context.Context, topic string) (map[int32]int64, error) {
+	return offsets(topic)(a.adm.ListEndOffsets(ctx, topic))
+}
+
+// CreateTopic creates a topic and waits until the brokers know it. One that exists already is no error and stays as it
+// is.
+func (a *Admin) CreateTopic(ctx context.Context, spec TopicSpec) error {
+	rsp, err := a.adm.CreateTopic(ctx, orDefault(spec.Partitions), int16(orDefault(spec.Replication)), spec.configs(), spec.Name)
+	switch {
+	case errors.Is(err, kerr.TopicAlreadyExists):
+		return nil
+	case err != nil && rsp.ErrMessage != "":
+		return fmt.Errorf("create topic %q: %w (%s)", spec.Name, err, rsp.ErrMessage)
+	case err != nil:
+		return fmt.Errorf("create topic %q: %w", spec.Name, err)
+	}
+	return a.awaitTopic(ctx, spec.Name)
+}
+
+// awaitTopic waits until a topic can be written to. The controller answers a creation before the brokers have heard of
+// it: created -> a producer asks another broker -> unknown topic.
+func (a *Admin) awaitTopic(ctx context.Context, name string) error {
+	tick := time.NewTicker(visiblePoll)
+	defer tick.Stop()
+	for {
+		detail, err := a.detail(ctx, name)
+		if err == nil && writable(detail) {
+			return nil
+		}
+		if err != nil && !errors.Is(err, ErrUnknownTopic) && !kerr.IsRetriable(err) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("created topic %q is not known to the brokers yet: %w", name, context.Cause(ctx))
+		}
+	}
+}
+
+func writable(d kadm.TopicDetail) bool {
+	for _, p := range d.Partitions {
+		if p.Err != nil || p.Leader < 0 {
+			return false
+		}
+	}
+	return len(d.Partitions) > 0
+}
+
+func (a *Admin) detail(ctx context.Context, name string) (kadm.TopicDetail, error) {
+	details, err := a.adm.ListTopicsWithInternal(ctx, name)
+	if err != nil {
+		return kadm.TopicDetail{}, fmt.Errorf("describe topic %q: %w", name, err)
+	}
+	detail, ok := details[name]
+	if !ok {
+		return kadm.TopicDetail{}, topicError(name, kerr.UnknownTopicOrPartition)
+	}
+	return detail, topicError(name, detail.Err)
+}
+
+func (a *Admin) configs(ctx context.Context, name string) (map[string]string, error) {
+	all, err := a.adm.DescribeTopicConfigs(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("configs of topic %q: %w", name, err)
+	}
+	found, err := all.On(name, func(rc *kadm.ResourceConfig) error { return rc.Err })
+	if err != nil {
+		return nil, topicError(name, err)
+	}
+	configs := make(map[string]string, len(found.Configs))
+	for _, c := range found.Configs {
+		configs[c.Key] = c.MaybeValue()
+	}
+	return configs, nil
+}
+
+// topicError says what a broker's error means for a topic; nil stays nil.
+func topicError(name string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		return fmt.Errorf("%w %q", ErrUnknownTopic, name)
+	default:
+		return fmt.Errorf("topic %q: %w", name, err)
+	}
+}
+
+func offsets(topic string) func(kadm.ListedOffsets, error) (map[int32]int64, error) {
+	return func(listed kadm.ListedOffsets, err error) (map[int32]int64, error) {
+		if err == nil {
+			err = listed.Error()
+		}
+		if err != nil {
+			return nil, topicError(topic, err)
+		}
+		byPartition := make(map[int32]int64, len(listed[topic]))
+		for p, o := range listed[topic] {
+			byPartition[p] = o.Offset
+		}
+		return byPartition, nil
+	}
+}
+
+func (s TopicSpec) configs() map[string]*string {
+	values := map[string]string{}
+	if s.Retention != 0 {
+		values["retention.ms"] = retentionMillis(s.Retention)
+	}
+	if s.MaxMessageBytes > 0 {
+		values["max.message.bytes"] = strconv.Itoa(s.MaxMessageBytes)
+	}
+	maps.Copy(values, s.Configs)
+	pointers := make(map[string]*string, len(values))
+	for k, v := range values {
+		pointers[k] = &v
+	}
+	return pointers
+}
+
+func retentionMillis(d time.Duration) string {
+	if d < 0 {
+		return "-1"
+	}
+	return strconv.FormatInt(d.Milliseconds(), 10)
+}
+
+// retention reads retention.ms. What a Duration cannot hold (292 years) is as good as for ever.
+func retention(ms string) time.Duration {
+	n, err := strconv.ParseInt(ms, 10, 64)
+	if err != nil || n < 0 || n > int64((1<<63-1)/time.Millisecond) {
+		return Forever
+	}
+	return time.Duration(n) * time.Millisecond
+}
+
+// number is a config's value, 0 for one that the broker does not tell.
+func number(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// orDefault is -1, which asks the broker for its own, in place of an unset count.
+func orDefault(n int) int32 {
+	if n <= 0 {
+		return -1
+	}
+	return int32(n)
+}
