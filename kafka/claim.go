@@ -1,0 +1,123 @@
+package kafka
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/google/uuid"
+
+	"github.com/headrace/headrace/kafka/internal/claim"
+	"github.com/headrace/headrace/record"
+)
+
+// owned is a claim with what the Source knows of its partition.
+type owned struct {
+	*claim.Claim
+	tp
+
+	lines     map[*route]*claim.Line // guarded by Source.mu
+	sent      claim.Mark             // last committed; guarded by the commit token
+	committed atomic.Int64           // the same for Stats, -1 for none
+	high      atomic.Int64           // high watermark, -1 if unknown
+	paused    atomic.Bool            // as the client was told
+}
+
+// newOwned makes a claim with a line for each route of the topic; the routes without a subscription hold their records
+// until they have one again. With Source.mu held.
+func (s *Source) newOwned(at tp, id uuid.UUID) *owned {
+	o := &owned{tp: at, lines: make(map[*route]*claim.Line)}
+	o.committed.Store(-1)
+	o.high.Store(-1)
+	o.Claim = claim.New(claim.Config{
+		Topic: at.topic, TopicID: id, Partition: at.partition, OnLow: s.room,
+	}, s.limit(at.topic, len(s.claims)+1))
+	for _, r := range s.routes[at.topic] {
+		s.addLine(o, r)
+	}
+	s.claims[at] = o
+	return o
+}
+
+// addLine gives the route its line in the claim and starts to deliver. With Source.mu held.
+func (s *Source) addLine(o *owned, r *route) {
+	l := o.lines[r]
+	if l == nil {
+		l = o.NewLine(r.sub.line(s.cfg))
+		o.lines[r] = l
+	}
+	if r.cur.enter() {
+		go s.deliver(o, l, r.cur)
+	}
+}
+
+func (s *Source) allClaims() []*owned {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*owned, 0, len(s.claims))
+	for _, o := range s.claims {
+		all = append(all, o)
+	}
+	return all
+}
+
+func (s *Source) claimsOf(parts map[string][]int32) []*owned {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var some []*owned
+	for topic, ps := range parts {
+		for _, p := range ps {
+			if o := s.claims[tp{topic, p}]; o != nil {
+				some = append(some, o)
+			}
+		}
+	}
+	return some
+}
+
+// limit is one claim's share of memory if there are n. With Source.mu held.
+func (s *Source) limit(topic string, n int) claim.Limit {
+	l := claim.Limit{Records: s.cfg.MaxInFlight, Bytes: s.cfg.MaxInFlightBytes / int64(max(n, 1))}
+	if l.Records > 0 {
+		return l
+	}
+	l.Records = minInFlight
+	for _, r := range s.routes[topic] {
+		l.Records = max(l.Records, inFlightBatches*r.sub.MaxBatch)
+	}
+	return l
+}
+
+// share gives every claim its share of memory anew. With Source.mu held.
+func (s *Source) share() {
+	for at, o := range s.claims {
+		o.SetLimit(s.limit(at.topic, len(s.claims)))
+	}
+	s.room()
+}
+
+// tell calls the claim hook.
+func (s *Source) tell(at tp, event string) {
+	if s.cfg.Hooks.OnClaim != nil {
+		s.cfg.Hooks.OnClaim(record.ClaimInfo{Topic: at.topic, Partition: at.partition, Event: event})
+	}
+}
+
+func (s *Source) report(r record.Report) {
+	if s.cfg.Hooks.OnReport != nil {
+		s.cfg.Hooks.OnReport(r)
+	}
+}
+
+// valueContext ends with the claim and has the values of the subscription's context, but not its end: Watermill's
+// Router cancels that at the first sign of its own end, when handlers may still finish.
+type valueContext struct {
+	context.Context
+	values context.Context
+}
+
+func (c valueContext) Value(key any) any {
+	if v := c.Context.Value(key); v != nil {
+		return v
+	}
+	return c.values.Value(key)
+}

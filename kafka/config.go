@@ -1,0 +1,247 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/headrace/headrace/kafka/internal/claim"
+	"github.com/headrace/headrace/record"
+)
+
+// Balancer is how the members of a consumer group share the partitions. All members must agree on one.
+type Balancer uint8
+
+const (
+	// Cooperative moves only the partitions that change their owner; the others are read on meanwhile.
+	Cooperative Balancer = iota
+	// Eager takes every partition from every member at each change.
+	Eager
+)
+
+// SourceConfig says what a [Source] reads and how it gives up what it reads. The zero value of everything but Client
+// and Group is usable.
+type SourceConfig struct {
+	// Client is how to reach the cluster. Required.
+	Client ClientConfig
+	// Group is the consumer group. Required.
+	Group string
+	// Topics are those that will be subscribed: the Source joins its group once all of them are, so that it does not
+	// rebalance for each of them. A topic that is not listed may be subscribed too.
+	//
+	// Defaults to none: the Source joins 100 ms after the last Subscribe.
+	Topics []string
+	// Balancer is how the members share the partitions.
+	//
+	// Defaults to Cooperative.
+	Balancer Balancer
+	// SessionTimeout is how long the broker, and the Source itself, wait for a sign of the other before the claims end.
+	//
+	// Defaults to 45 s.
+	SessionTimeout time.Duration
+	// HeartbeatInterval is how often the member reports, and at most how late it learns of a rebalance.
+	//
+	// Defaults to 1 s.
+	HeartbeatInterval time.Duration
+	// RebalanceTimeout is how long the broker waits for this member once a rebalance has begun: it must have drained,
+	// committed and rejoined within it.
+	//
+	// Defaults to 60 s.
+	RebalanceTimeout time.Duration
+	// DrainGrace is how long records that run when their partition is revoked, or when the Source stops, may go on
+	// before their contexts end.
+	//
+	// Defaults to 10 s.
+	DrainGrace time.Duration
+	// HardGrace is how long a handler whose context has ended may take to return before the claim is closed without it.
+	//
+	// Defaults to 5 s.
+	HardGrace time.Duration
+	// CommitReserve is the time within RebalanceTimeout for the last commit of a claim.
+	//
+	// Defaults to 5 s.
+	CommitReserve time.Duration
+	// MaxPollInterval is how long one attempt may run before the member gives up: Live fails, it leaves the group and
+	// Done is closed, so that another can take over. Waits and holds do not count.
+	//
+	// Defaults to 5 min.
+	MaxPollInterval time.Duration
+	// CommitInterval is how often the offsets are committed, beside the commit when a claim ends.
+	//
+	// Defaults to 1 s.
+	CommitInterval time.Duration
+	// MaxInFlight caps the records of a partition that are fetched and not yet passed by the watermark. Above it the
+	// partition is paused, below half of it resumed.
+	//
+	// Defaults to 20 times the largest MaxBatch of the topic's subscriptions, at least 2,000.
+	MaxInFlight int
+	// MaxInFlightBytes caps the same for the process, in bytes of memory; each claim has an equal share. One fetch of
+	// each partition may exceed it.
+	//
+	// Defaults to 64 MiB.
+	MaxInFlightBytes int64
+	// Hooks are told of claims and of what an operator must know.
+	//
+	// Defaults to none.
+	Hooks *record.Hooks
+	// Logger gets what is of use to a developer. What an operator must know goes to Hooks.OnReport alone.
+	//
+	// Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// Order is what of a partition stays in order.
+type Order uint8
+
+const (
+	// ByKey runs records of one key one after the other. Records without a key depend on no other.
+	ByKey Order = iota
+	// ByPartition runs all records of a partition one after the other.
+	ByPartition
+	// Unordered runs them side by side.
+	Unordered
+)
+
+// Gate can keep a subscription's records from beginning, for example while something that they need is down.
+type Gate interface {
+	// Shut says whether nothing may begin. It must not block.
+	Shut() bool
+	// Watch calls f whenever Shut may have changed, until stop is called. f does not block.
+	Watch(f func()) (stop func())
+}
+
+// Subscription is how one route wants its records. The zero value is usable.
+type Subscription struct {
+	// Name tells the subscriptions of one topic apart. A subscription that ended leaves its unsettled records to the
+	// next of its name; until there is one, they hold the offset.
+	//
+	// Defaults to "".
+	Name string
+	// Order is what of a partition stays in order.
+	//
+	// Defaults to ByKey.
+	Order Order
+	// MaxBatch is how many records a message may carry. Only a handler that knows of record.Records may see more than
+	// one.
+	//
+	// Defaults to 1.
+	MaxBatch int
+	// Lanes is how many messages of a partition run side by side.
+	//
+	// Defaults to 2.
+	Lanes int
+	// Gates must all be open for anything to begin.
+	//
+	// Defaults to none.
+	Gates []Gate
+	// AttemptTimeout is how long one attempt takes at most. One that runs for HardGrace longer is reported.
+	//
+	// Defaults to MaxPollInterval, which is to say that nothing is reported before.
+	AttemptTimeout time.Duration
+}
+
+const (
+	fetchMaxWait           = 250 * time.Millisecond // a resume waits the fetch in flight out
+	fetchMaxBytes          = 4 << 20                // compressed: measured to become 38 MB
+	fetchMaxPartitionBytes = 512 << 10
+	maxConcurrentFetches   = 4
+	minInFlight            = 2000
+	inFlightBatches        = 20
+	rebalanceReserve       = time.Second
+)
+
+func (c SourceConfig) withDefaults() SourceConfig {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	def(&c.SessionTimeout, 45*time.Second)
+	def(&c.HeartbeatInterval, time.Second)
+	def(&c.RebalanceTimeout, time.Minute)
+	def(&c.DrainGrace, 10*time.Second)
+	def(&c.HardGrace, 5*time.Second)
+	def(&c.CommitReserve, 5*time.Second)
+	def(&c.MaxPollInterval, 5*time.Minute)
+	def(&c.CommitInterval, time.Second)
+	if c.MaxInFlightBytes == 0 {
+		c.MaxInFlightBytes = 64 << 20
+	}
+	if c.Hooks == nil {
+		c.Hooks = &record.Hooks{}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Client.Logger == nil {
+		c.Client.Logger = c.Logger
+	}
+	return c
+}
+
+func (c SourceConfig) validate() error {
+	if err := c.Client.Validate(); err != nil {
+		return err
+	}
+	if c.Group == "" {
+		return errors.New("no consumer group: SourceConfig.Group is empty")
+	}
+	if need := c.DrainGrace + c.HardGrace + c.CommitReserve + c.HeartbeatInterval + rebalanceReserve; need > c.RebalanceTimeout {
+		return fmt.Errorf("DrainGrace %s + HardGrace %s + CommitReserve %s + HeartbeatInterval %s + reserve %s = %s exceeds RebalanceTimeout %s by %s",
+			c.DrainGrace, c.HardGrace, c.CommitReserve, c.HeartbeatInterval, rebalanceReserve, need, c.RebalanceTimeout, need-c.RebalanceTimeout)
+	}
+	if c.HeartbeatInterval*3 > c.SessionTimeout {
+		return fmt.Errorf("three times HeartbeatInterval %s must fit into SessionTimeout %s", c.HeartbeatInterval, c.SessionTimeout)
+	}
+	return nil
+}
+
+func (s Subscription) withDefaults(c SourceConfig) Subscription {
+	if s.MaxBatch <= 0 {
+		s.MaxBatch = 1
+	}
+	if s.Lanes <= 0 {
+		s.Lanes = 2
+	}
+	if s.AttemptTimeout <= 0 {
+		s.AttemptTimeout = c.MaxPollInterval
+	}
+	return s
+}
+
+func (s Subscription) line(c SourceConfig) claim.LineConfig {
+	return claim.LineConfig{
+		Name: s.Name, Order: claim.Order(s.Order), MaxBatch: s.MaxBatch, Lanes: s.Lanes,
+		Patience: min(s.AttemptTimeout+c.HardGrace, c.MaxPollInterval),
+	}
+}
+
+// clientOptions are those of the group member.
+//
+// Each unsafe default of the client is set right here. A new group begins at the start: the client's own default would
+// too, but resets silently when an offset is out of range, below and above; NoResetOffset makes that an error of the
+// partition. Aborted transactions are not read. Nothing is marked or committed by the client itself.
+func (c SourceConfig) clientOptions() []kgo.Opt {
+	balancer := kgo.CooperativeStickyBalancer()
+	if c.Balancer == Eager {
+		balancer = kgo.RangeBalancer()
+	}
+	return append(c.Client.Options(),
+		kgo.ConsumerGroup(c.Group),
+		kgo.Balancers(balancer),
+		kgo.DisableAutoCommit(),
+		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.SessionTimeout(c.SessionTimeout),
+		kgo.HeartbeatInterval(c.HeartbeatInterval),
+		kgo.RebalanceTimeout(c.RebalanceTimeout),
+		kgo.FetchMaxWait(fetchMaxWait),
+		kgo.FetchMaxBytes(fetchMaxBytes),
+		kgo.FetchMaxPartitionBytes(fetchMaxPartitionBytes),
+		kgo.MaxConcurrentFetches(maxConcurrentFetches),
+	)
+}

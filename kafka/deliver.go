@@ -1,0 +1,146 @@
+package kafka
+
+import (
+	"context"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/headrace/headrace/kafka/internal/claim"
+	"github.com/headrace/headrace/record"
+)
+
+// sendPatience is how often the running time of a batch that nobody takes is begun anew: it is not the handler's.
+const sendPatience = time.Second
+
+// delivery hands the batches of one line to one subscription.
+type delivery struct {
+	source *Source
+	claim  *owned
+	line   *claim.Line
+	sub    *subscription
+	ctx    context.Context // of the messages
+}
+
+// deliver runs for as long as the claim and the subscription both live. With subscription.enter.
+func (s *Source) deliver(o *owned, l *claim.Line, sub *subscription) {
+	defer sub.senders.Done()
+	if sub.before != nil {
+		// Only one goroutine may take from a line: that of an ended subscription is about to leave.
+		<-sub.before.finished
+	}
+	d := &delivery{source: s, claim: o, line: l, sub: sub, ctx: valueContext{o.Hard(), sub.ctx}}
+	for _, g := range sub.sub.Gates {
+		defer g.Watch(l.Wake)()
+	}
+	for {
+		b := l.Next(sub.done, d.shut)
+		if b == nil {
+			return
+		}
+		d.send(b)
+	}
+}
+
+func (d *delivery) shut() bool {
+	for _, g := range d.sub.sub.Gates {
+		if g.Shut() {
+			return true
+		}
+	}
+	return false
+}
+
+// send hands the batch to whoever reads the channel, or returns it if the line ends first.
+func (d *delivery) send(b *claim.Batch) {
+	ctx, cancel := context.WithCancel(d.ctx)
+	msg := record.NewMessage(ctx, b.Records)
+	select {
+	case d.sub.out <- msg:
+	default:
+		if !d.sendSlowly(b, msg) {
+			cancel()
+			b.Return()
+			return
+		}
+	}
+	go d.await(b, msg, cancel)
+}
+
+func (d *delivery) sendSlowly(b *claim.Batch, msg *message.Message) bool {
+	tick := time.NewTicker(sendPatience)
+	defer tick.Stop()
+	for {
+		select {
+		case d.sub.out <- msg:
+			return true
+		case <-tick.C:
+			for _, r := range b.Records {
+				r.Begin()
+			}
+		case <-d.sub.done:
+			return false
+		case <-d.claim.Soft():
+			return false
+		}
+	}
+}
+
+// await waits for the handler's answer, for as long as the claim can use it.
+func (d *delivery) await(b *claim.Batch, msg *message.Message, cancel context.CancelFunc) {
+	defer cancel()
+	select {
+	case <-msg.Acked():
+		d.acked(b)
+	case <-msg.Nacked():
+		record.GiveBack(b.Records)
+	case <-d.claim.Closed():
+	case <-d.sub.done:
+		d.awaitGone(b, msg, cancel)
+	}
+}
+
+// awaitGone is await for a subscription that has ended: its handler may finish within the same graces as at a revoke,
+// then its records go back to the line.
+func (d *delivery) awaitGone(b *claim.Batch, msg *message.Message, cancel context.CancelFunc) {
+	cfg := d.source.cfg
+	soft, hard := time.NewTimer(cfg.DrainGrace), time.NewTimer(cfg.DrainGrace+cfg.HardGrace)
+	defer soft.Stop()
+	defer hard.Stop()
+	for {
+		select {
+		case <-msg.Acked():
+			d.acked(b)
+		case <-msg.Nacked():
+			record.GiveBack(b.Records)
+		case <-d.claim.Closed():
+		case <-soft.C:
+			cancel()
+			continue
+		case <-hard.C:
+			record.GiveBack(b.Records)
+		}
+		return
+	}
+}
+
+// acked settles a message of one, for handlers that run without our stack. Of a larger message a handler that does not
+// know of records has seen nothing: what the stack did not settle is given back, and said.
+func (d *delivery) acked(b *claim.Batch) {
+	if len(b.Records) == 1 {
+		b.Records[0].Settle(record.Acked)
+		return
+	}
+	left := b.Open()
+	if left == 0 {
+		return
+	}
+	first := record.Remaining(b.Records)[0]
+	record.GiveBack(b.Records)
+	if !first.Ending() {
+		d.source.report(record.Report{
+			Kind: "left_unsettled", Route: d.line.Name(), Topic: first.Topic, Partition: first.Partition, Offset: first.Offset,
+			Hint: "a message of several records was acknowledged but not all were settled; use MaxBatch 1 for handlers that do not know of record.Records",
+		})
+	}
+}

@@ -1,0 +1,229 @@
+package claim
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// overhead is what a record costs in memory beside its bytes: the client's record, its entry, its seat.
+const overhead = 400
+
+// Config says which partition a claim is for. All of it is required but OnLow.
+type Config struct {
+	Topic     string
+	TopicID   uuid.UUID
+	Partition int32
+	// OnLow is called when a claim that was full may be filled again. It is called with the claim's lock held, so it
+	// must neither block nor call the claim.
+	OnLow func()
+}
+
+// Mark is how far everything is settled: Offset is the next one to read, Epoch the leader's epoch of the record before.
+type Mark struct {
+	Offset int64
+	Epoch  int32
+}
+
+// Claim is the ownership of one partition. It is safe for concurrent use. Whoever made it ends it with EndSoft,
+// EndHard and Close.
+type Claim struct {
+	Config
+
+	soft    chan struct{}
+	drained chan struct{}
+	closed  chan struct{}
+	hard    context.Context
+	kill    context.CancelCauseFunc
+
+	mu       sync.Mutex
+	lines    []*Line
+	window   []*entry // every record from the watermark on, in order of delivery
+	bytes    int64    // of the window
+	inFlight int      // seats that run or wait, of all lines
+	softened bool
+	shut     bool
+	full     bool
+	limit    Limit
+	mark     Mark
+	moved    bool // mark is valid
+	scratch  []byte
+}
+
+// Limit bounds the window. A claim is full from the limit on, and low again below half of it.
+type Limit struct {
+	Records int
+	Bytes   int64
+}
+
+// entry is one fetched record, shared by the lines.
+type entry struct {
+	rec   *kgo.Record
+	added time.Time
+	bytes int64
+	left  int // lines that have not settled it
+}
+
+// New makes an open claim that has no lines yet.
+func New(cfg Config, limit Limit) *Claim {
+	c := &Claim{
+		Config: cfg, limit: limit,
+		soft: make(chan struct{}), drained: make(chan struct{}), closed: make(chan struct{}),
+	}
+	c.hard, c.kill = context.WithCancelCause(context.Background())
+	return c
+}
+
+// Add takes over records in the order in which they were fetched. On a claim that is ending they are dropped.
+func (c *Claim) Add(recs []*kgo.Record) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.softened || len(recs) == 0 {
+		return
+	}
+	now, entries := time.Now(), make([]entry, len(recs))
+	first := len(c.window)
+	for i, rec := range recs {
+		entries[i] = entry{rec: rec, added: now, bytes: size(rec), left: len(c.lines)}
+		c.bytes += entries[i].bytes
+		c.window = append(c.window, &entries[i])
+	}
+	for _, l := range c.lines {
+		l.enqueue(c.window[first:])
+	}
+	c.full = c.full || c.over(1)
+}
+
+func size(rec *kgo.Record) int64 {
+	n := overhead + len(rec.Key) + len(rec.Value)
+	for _, h := range rec.Headers {
+		n += 48 + len(h.Key) + len(h.Value)
+	}
+	return int64(n)
+}
+
+// over says whether the window is at 1/part of its limit or above.
+func (c *Claim) over(part int) bool {
+	return len(c.window)*part >= c.limit.Records || c.bytes*int64(part) >= c.limit.Bytes
+}
+
+// SetLimit changes the limit, for example because the process got more claims to share its memory.
+func (c *Claim) SetLimit(l Limit) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limit = l
+	c.full = c.over(1)
+}
+
+// Full says whether nothing more should be fetched for now.
+func (c *Claim) Full() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.full
+}
+
+// NewLine adds a line. It gets every record from the watermark on, and holds the watermark from now on.
+func (c *Claim) NewLine(cfg LineConfig) *Line {
+	l := newLine(c, cfg)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lines = append(c.lines, l)
+	for _, e := range c.window {
+		e.left++
+	}
+	l.enqueue(c.window)
+	return l
+}
+
+// advance moves the watermark over what every line has settled.
+func (c *Claim) advance() {
+	n := 0
+	for n < len(c.window) && c.window[n].left == 0 {
+		e := c.window[n]
+		c.bytes -= e.bytes
+		// Never backwards: after a truncated log, offsets that were settled before come again.
+		if next := e.rec.Offset + 1; !c.moved || next > c.mark.Offset {
+			c.mark, c.moved = Mark{Offset: next, Epoch: e.rec.LeaderEpoch}, true
+		}
+		c.window[n] = nil
+		n++
+	}
+	c.window = c.window[n:]
+	if c.full && !c.over(2) {
+		c.full = false
+		if c.OnLow != nil {
+			c.OnLow()
+		}
+	}
+}
+
+// Watermark is how far everything is settled. It reports false before the first record is, and once the claim is
+// closed: nothing may be committed for it then.
+func (c *Claim) Watermark() (Mark, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mark, c.moved && !c.shut
+}
+
+// Soft closes when the claim begins to end.
+func (c *Claim) Soft() <-chan struct{} { return c.soft }
+
+// Hard is the context that ends when the grace is over; its cause says why.
+func (c *Claim) Hard() context.Context { return c.hard }
+
+// Drained closes when the claim is ending and nothing of it is in flight.
+func (c *Claim) Drained() <-chan struct{} { return c.drained }
+
+// Closed closes when nothing moves any more.
+func (c *Claim) Closed() <-chan struct{} { return c.closed }
+
+// EndSoft begins the end: nothing more begins, every wait ends. What is in line is dropped.
+func (c *Claim) EndSoft() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.softened {
+		return
+	}
+	c.softened = true
+	close(c.soft)
+	for _, l := range c.lines {
+		l.drop()
+	}
+	c.drain()
+}
+
+// EndHard says that the grace is over: every delivery's context ends with cause. The first cause stays.
+func (c *Claim) EndHard(cause error) {
+	c.EndSoft()
+	c.kill(cause)
+}
+
+// Close ends the claim: what is still in flight can settle nothing any more. cause is the contexts' if EndHard gave
+// none before. It gives the last watermark, which is still to be committed, and reports false if there is none or the
+// claim was closed before.
+func (c *Claim) Close(cause error) (Mark, bool) {
+	c.EndHard(cause)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.shut {
+		return Mark{}, false
+	}
+	c.shut = true
+	c.window, c.bytes = nil, 0
+	close(c.closed)
+	return c.mark, c.moved
+}
+
+// drain tells that nothing is in flight, once the claim is ending.
+func (c *Claim) drain() {
+	if c.softened && c.inFlight == 0 {
+		select {
+		case <-c.drained:
+		default:
+			close(c.drained)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package claim
+
+import (
+	"time"
+
+	"github.com/headrace/headrace/record"
+)
+
+// Load is what a claim has in memory.
+type Load struct {
+	// Records and Bytes are of the window: from the watermark on, settled ones that wait for an earlier one included.
+	Records int
+	Bytes   int64
+	// InFlight counts the records that run or wait, once for each line.
+	InFlight int
+	// First is the offset of the first record of the window, -1 if there is none.
+	First int64
+	// Oldest is how long ago the first record of the window was fetched, 0 if there is none.
+	Oldest time.Duration
+}
+
+// Load tells what the claim has in memory.
+func (c *Claim) Load() Load {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	load := Load{Records: len(c.window), Bytes: c.bytes, InFlight: c.inFlight, First: -1}
+	if len(c.window) > 0 {
+		load.First, load.Oldest = c.window[0].rec.Offset, time.Since(c.window[0].added)
+	}
+	return load
+}
+
+// Running is one record whose attempt runs.
+type Running struct {
+	Record *record.Record
+	Line   *Line
+	For    time.Duration
+	// Reported says whether an earlier call of Overdue gave it.
+	Reported bool
+}
+
+// Overdue gives the records that have been running for longer than their line's Patience, and marks them reported.
+// Waits, holds and back-offs are no running time.
+func (c *Claim) Overdue() []Running {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var late []Running
+	for _, l := range c.lines {
+		for b := range l.batches {
+			late = b.overdue(late)
+		}
+	}
+	return late
+}
+
+func (b *Batch) overdue(late []Running) []Running {
+	for _, s := range b.seats {
+		if s.batch != b || s.state != running {
+			continue
+		}
+		since, ok := s.rec.RunningSince()
+		if took := time.Since(since); ok && took > b.line.cfg.Patience {
+			late = append(late, Running{Record: s.rec, Line: b.line, For: took, Reported: s.reported})
+			s.reported = true
+		}
+	}
+	return late
+}

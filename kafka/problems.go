@@ -1,0 +1,197 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/headrace/headrace/record"
+)
+
+// The kinds of problems, as reports have them.
+const (
+	offsetOutOfRange = "offset_out_of_range"
+	topicRecreated   = "topic_recreated"
+	dataLoss         = "data_loss"
+	partitionFailed  = "partition_error"
+	groupFailed      = "group_error"
+)
+
+const (
+	firstProbe = time.Second
+	lastProbe  = 30 * time.Second
+	// probeQuiet is how long after a probe no error must have come: errors repeat at the speed of fetches.
+	probeQuiet = 5 * time.Second
+)
+
+// groupProblem is the place of a problem that concerns the whole member.
+var groupProblem = tp{"", -1}
+
+// problem is why a partition is not read.
+type problem struct {
+	kind string
+	err  error
+}
+
+func (p problem) hint() string {
+	switch p.kind {
+	case offsetOutOfRange:
+		return "the committed offset is not in the log any more, or not yet; the partition is held until the group's offset is set by hand"
+	case topicRecreated:
+		return "the topic was deleted and created again; the partition is held: check the group's offset, then restart"
+	case dataLoss:
+		return "the log was truncated below what was read, for example by an unclean leader election"
+	}
+	return "the partition is held and tried again, every 30 s at last"
+}
+
+// standing is a problem that was not solved yet.
+type standing struct {
+	problem
+	wait  time.Duration
+	until time.Time // held; after it a probe runs
+}
+
+// problems are those of partitions, and of the member. Each is reported once, when it begins.
+type problems struct {
+	mu sync.Mutex
+	at map[tp]*standing
+}
+
+// add notes the problem and reports whether it is new.
+func (ps *problems) add(at tp, p problem) bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.at == nil {
+		ps.at = make(map[tp]*standing)
+	}
+	st := ps.at[at]
+	if st == nil || st.kind != p.kind {
+		ps.at[at] = &standing{problem: p, wait: firstProbe, until: time.Now().Add(firstProbe)}
+		return true
+	}
+	// Errors of the same fetch round come in numbers: only one that a probe got makes the wait longer.
+	if now := time.Now(); now.After(st.until) {
+		st.wait = min(2*st.wait, lastProbe)
+		st.until = now.Add(st.wait)
+	}
+	return false
+}
+
+// holds says whether the partition is not to be read now.
+func (ps *problems) holds(at tp) bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	st := ps.at[at]
+	return st != nil && (st.kind == topicRecreated || time.Now().Before(st.until))
+}
+
+// kind is the standing problem's, "" for none.
+func (ps *problems) kind(at tp) string {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if st := ps.at[at]; st != nil {
+		return st.kind
+	}
+	return ""
+}
+
+func (ps *problems) solve(at tp) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	delete(ps.at, at)
+}
+
+// settle solves the problems whose probe has brought no error.
+func (ps *problems) settle() {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for at, st := range ps.at {
+		if at != groupProblem && st.kind != topicRecreated && time.Since(st.until) > probeQuiet {
+			delete(ps.at, at)
+		}
+	}
+}
+
+// err joins what stands.
+func (ps *problems) err() error {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	var errs []error
+	for at, st := range ps.at {
+		if at == groupProblem {
+			errs = append(errs, fmt.Errorf("%s: %w", st.kind, st.err))
+		} else {
+			errs = append(errs, fmt.Errorf("%s/%d: %s: %w", at.topic, at.partition, st.kind, st.err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func errRecreated(was, is uuid.UUID) error {
+	return fmt.Errorf("topic id was %s and is %s", was, is)
+}
+
+// partitionError holds a partition whose fetch failed. o is nil for one that has no claim.
+func (s *Source) partitionError(at tp, o *owned, err error) {
+	var session *kgo.ErrGroupSession
+	if ended(err) || errors.As(err, &session) {
+		return // the latter is told by groupErrors
+	}
+	p := problem{kind: partitionFailed, err: err}
+	var loss *kgo.ErrDataLoss
+	switch {
+	case errors.As(err, &loss):
+		p.kind = dataLoss
+	case errors.Is(err, kerr.OffsetOutOfRange):
+		p.kind = offsetOutOfRange
+	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.InconsistentTopicID):
+		p.kind = topicRecreated
+	}
+	if o != nil {
+		s.hold(o, p)
+	} else if s.problems.add(at, p) {
+		s.report(record.Report{Kind: p.kind, Topic: at.topic, Partition: at.partition, Offset: -1, Err: err, Hint: p.hint()})
+	}
+}
+
+// hold stops reading a partition: it is paused at once, because its error would repeat at the speed of fetches, and
+// tried again later.
+func (s *Source) hold(o *owned, p problem) {
+	fresh := s.problems.add(o.tp, p)
+	s.flow(o)
+	if !fresh {
+		return
+	}
+	offset := int64(-1)
+	if m, ok := o.Watermark(); ok {
+		offset = m.Offset
+	}
+	s.report(record.Report{Kind: p.kind, Topic: o.topic, Partition: o.partition, Offset: offset, Err: p.err, Hint: p.hint()})
+}
+
+// groupErrors is told when the member falls out of its group, for example because it may not read it.
+type groupErrors struct{ source *Source }
+
+var _ kgo.HookGroupManageError = groupErrors{}
+
+// OnGroupManageError keeps what the client will retry, and ends the Source where a retry can only fail.
+func (g groupErrors) OnGroupManageError(err error) {
+	s := g.source
+	if errors.Is(err, kerr.FencedInstanceID) {
+		// Another process has our instance id. The client would try for ever to take it back.
+		go s.fail(fmt.Errorf("kafka source: %w", err))
+		return
+	}
+	if s.problems.add(groupProblem, problem{kind: groupFailed, err: err}) {
+		s.report(record.Report{
+			Kind: groupFailed, Partition: -1, Offset: -1, Err: err,
+			Hint: "the member fell out of its consumer group and joins again; if it lasts, check permissions and the coordinator",
+		})
+	}
+}

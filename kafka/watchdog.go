@@ -1,0 +1,212 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/headrace/headrace/kafka/internal/claim"
+	"github.com/headrace/headrace/record"
+)
+
+// tendInterval is how often the watchdogs look.
+const tendInterval = time.Second
+
+// tend resumes claims that have room again and looks after what nobody tells of: stuck handlers, a silent coordinator,
+// held partitions that may be probed, routes that nobody serves.
+func (s *Source) tend() {
+	tick := time.NewTicker(tendInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.flowing:
+		case <-tick.C:
+			s.watchHandlers()
+			s.watchCoordinator()
+			s.watchRoutes()
+			s.problems.settle()
+		case <-s.quit:
+			return
+		}
+		s.flowAll()
+	}
+}
+
+// watchHandlers reports records whose attempt lasts too long, and gives up when one lasts longer than MaxPollInterval.
+//
+// The client's heartbeats go on beside a hung handler for ever; without this nobody would ever take its partition over.
+func (s *Source) watchHandlers() {
+	for _, o := range s.allClaims() {
+		for _, late := range o.Overdue() {
+			if !late.Reported {
+				s.reportStuck(late)
+			}
+			if late.For > s.cfg.MaxPollInterval {
+				go s.fail(fmt.Errorf("kafka source: %s/%d offset %d has been running for %s, longer than MaxPollInterval %s",
+					o.topic, o.partition, late.Record.Offset, late.For.Round(time.Second), s.cfg.MaxPollInterval))
+			}
+		}
+	}
+}
+
+func (s *Source) reportStuck(late claim.Running) {
+	r := late.Record
+	s.report(record.Report{
+		Kind: "stuck_record", Route: late.Line.Name(), Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Age: late.For,
+		Hint: fmt.Sprintf("a handler runs and does not heed its context; after MaxPollInterval %s this process gives up", s.cfg.MaxPollInterval),
+	})
+}
+
+// watchRoutes reports routes whose subscription has ended and that nobody serves: their records hold the offset.
+func (s *Source) watchRoutes() {
+	for _, r := range s.unserved() {
+		s.report(record.Report{
+			Kind: "subscription_gone", Route: r.sub.Name, Topic: r.topic, Partition: -1, Offset: -1,
+			Hint: "the subscription ended while the source goes on; its records hold the offset until it is subscribed again",
+		})
+	}
+}
+
+func (s *Source) unserved() (gone []*route) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, routes := range s.routes {
+		for _, r := range routes {
+			if !r.reported && r.cur.over() && r.cur.endedFor() > s.cfg.SessionTimeout {
+				r.reported = true
+				gone = append(gone, r)
+			}
+		}
+	}
+	return gone
+}
+
+func (sub *subscription) endedFor() time.Duration {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	return time.Since(sub.ended)
+}
+
+// pulse hears whether the coordinator answers. The client itself ends the claims five seconds after the session has
+// ended, and in KIP-848 groups never.
+type pulse struct {
+	last    atomic.Int64 // unix nanoseconds of the last answer
+	joining atomic.Int32 // JoinGroup and SyncGroup requests that are out
+}
+
+var (
+	_ kgo.HookBrokerWrite = (*pulse)(nil)
+	_ kgo.HookBrokerE2E   = (*pulse)(nil)
+)
+
+func (p *pulse) beat() { p.last.Store(time.Now().UnixNano()) }
+
+func (p *pulse) silence() time.Duration { return time.Since(time.Unix(0, p.last.Load())) }
+
+// OnBrokerWrite notes a join that is out: its answer may take the whole RebalanceTimeout.
+func (p *pulse) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
+	if joins(key) && err == nil {
+		p.joining.Add(1)
+	}
+}
+
+// OnBrokerE2E notes the coordinator's answers.
+func (p *pulse) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) {
+	if joins(key) && e2e.WriteErr == nil {
+		p.joining.Add(-1)
+	}
+	if (joins(key) || beats(key)) && e2e.Err() == nil {
+		p.beat()
+	}
+}
+
+func joins(key int16) bool { return key == int16(kmsg.JoinGroup) || key == int16(kmsg.SyncGroup) }
+
+func beats(key int16) bool {
+	return key == int16(kmsg.Heartbeat) || key == int16(kmsg.ConsumerGroupHeartbeat)
+}
+
+// resumption is where a claim goes on that ended because the coordinator was silent: -1 if nothing was read.
+type resumption claim.Mark
+
+// watchCoordinator ends every claim when the coordinator has been silent for a session: it has given the partitions to
+// somebody else, or cannot be asked. If it then answers as if nothing had been, the claims begin again where they were.
+func (s *Source) watchCoordinator() {
+	patience := s.cfg.SessionTimeout
+	if s.pulse.joining.Load() > 0 {
+		patience += s.cfg.RebalanceTimeout
+	}
+	// Claims that are being ended by a rebalance or a stop need no watchdog, and those that stay are not to wait for it.
+	if !s.ending.TryLock() {
+		return
+	}
+	defer s.ending.Unlock()
+	if s.pulse.silence() > patience {
+		s.silence(s.allClaims())
+	} else {
+		s.revive()
+	}
+}
+
+// silence ends claims that the coordinator no longer vouches for. Their partitions are paused, so that nothing is
+// fetched for nobody. With Source.ending held.
+func (s *Source) silence(claims []*owned) {
+	if len(claims) == 0 || s.quitting() {
+		return
+	}
+	was := make(map[tp]resumption, len(claims))
+	for _, o := range claims {
+		s.client.PauseFetchPartitions(map[string][]int32{o.topic: {o.partition}})
+		o.EndSoft()
+		was[o.tp] = resumption{Offset: o.Load().First, Epoch: -1}
+		if m, ok := o.Watermark(); ok {
+			was[o.tp] = resumption(m)
+		}
+	}
+	s.report(record.Report{
+		Kind: "coordinator_silent", Partition: -1, Offset: -1, Age: s.pulse.silence(),
+		Hint: "the consumer group's coordinator has not answered for a session; the partitions may belong to another member by now",
+	})
+	s.endClaims(context.Background(), claims, ending{event: "lost", cause: record.ErrLost})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for at, r := range was {
+		s.silenced[at] = r
+	}
+}
+
+// revive begins the claims again whose member the coordinator still knows. Those that it took away meanwhile were
+// deleted from silenced by the client's callback. With Source.ending held.
+func (s *Source) revive() {
+	offsets := make(map[string]map[int32]kgo.EpochOffset)
+	var back []*owned
+	s.mu.Lock()
+	for at, r := range s.silenced {
+		o := s.newOwned(at, s.ids[at.topic])
+		o.paused.Store(true)
+		back = append(back, o)
+		if r.Offset >= 0 {
+			if offsets[at.topic] == nil {
+				offsets[at.topic] = make(map[int32]kgo.EpochOffset)
+			}
+			offsets[at.topic][at.partition] = kgo.EpochOffset{Epoch: r.Epoch, Offset: r.Offset}
+		}
+		delete(s.silenced, at)
+	}
+	if len(back) > 0 {
+		s.share()
+	}
+	s.mu.Unlock()
+	if len(back) == 0 {
+		return
+	}
+	s.client.SetOffsets(offsets)
+	for _, o := range back {
+		s.tell(o.tp, "assigned")
+		s.flow(o)
+	}
+}
