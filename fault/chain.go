@@ -1,8 +1,12 @@
 package fault
 
+import "reflect"
+
 // chain gives the errors from err down to its root, or down to the first that wraps several errors, and its branches.
+// It stops before a nil pointer, the well-known slip of a function that returns its own error type: that says nothing,
+// and its methods panic.
 func chain(err error) (head, branches []error) {
-	for err != nil {
+	for !isNil(err) {
 		head = append(head, err)
 		switch e := err.(type) { //nolint:errorlint // this is the walk that errors.As would make
 		case interface{ Unwrap() error }:
@@ -14,6 +18,11 @@ func chain(err error) (head, branches []error) {
 		}
 	}
 	return head, nil
+}
+
+func isNil(err error) bool {
+	v := reflect.ValueOf(err)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // first is errors.As that stays on this side of a Join, whose branches are judged each for itself.

@@ -43,8 +43,8 @@ func (c *Classifier) ClassifyCall(ctx context.Context, err error) Fault {
 	return c.classify(ctx, err, true)
 }
 
-// classify survives what it is given: an error that is a nil pointer panics in its own methods, and so may a user's
-// rule. What could not be read is as good as unknown.
+// classify survives what it is given: a user's rule may panic, and an error's methods. What could not be read is as good
+// as unknown.
 func (c *Classifier) classify(ctx context.Context, err error, call bool) (f Fault) {
 	defer func() {
 		if recover() != nil {

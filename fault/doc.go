@@ -27,7 +27,7 @@
 //	ambiguous    outcome unknown                where repeating is safe  yes      dead: unknown_outcome
 //	busy         another delivery owns it       soon                     no       held
 //	unavailable  a dependency is down           when it is back          no       held
-//	permanent    it will fail again; unknown    no                       –        dead
+//	permanent    it will fail again; unknown    no                       yes      dead
 //	cancelled    the delivery ended             –                        no       given back
 //
 // # What you can add

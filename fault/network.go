@@ -82,7 +82,7 @@ func connecting(op string) bool {
 // tlsTimeout is net/http's, which has no exported name. It must be told from the other timeouts of net/http, all of
 // which come after the request went out; a test pins the type.
 func tlsTimeout(head []error) bool {
-	return fmt.Sprintf("%T", head[len(head)-1]) == "http.tlsHandshakeTimeoutError"
+	return len(head) > 0 && fmt.Sprintf("%T", head[len(head)-1]) == "http.tlsHandshakeTimeoutError"
 }
 
 func timedOut(head []error) bool {
