@@ -142,14 +142,12 @@ func ExampleRecovered() {
 				err = fault.Recovered(v)
 			}
 		}()
-		var accounts map[string]int
-		accounts["a"]++
-		return nil
+		panic("account 7 has no owner")
 	}
 	err := handle()
 	fmt.Println(err)
 	fmt.Println(new(fault.Classifier).Classify(context.Background(), err).Rule)
 	// Output:
-	// panic: assignment to entry in nil map
+	// panic: account 7 has no owner
 	// panic
 }

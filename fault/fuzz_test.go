@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"net/url"
 	"testing"
 	"time"
@@ -55,7 +54,6 @@ var wraps = []func(err error, arg byte, text string) error{
 	},
 	func(err error, _ byte, _ string) error { return ioError{false, err} },
 	func(err error, _ byte, text string) error { return &fault.RefusedError{Dependency: text, Reason: err} },
-	func(_ error, _ byte, text string) error { return &http.ProtocolError{ErrorString: text} },
 }
 
 // grow reads pairs of bytes as a program on a stack of errors.
@@ -88,11 +86,11 @@ func FuzzClassify(f *testing.F) {
 		err := grow(program, text)
 		var c fault.Classifier
 		for _, judge := range []func(context.Context, error) fault.Fault{c.Classify, c.ClassifyCall} {
-			got := judge(context.Background(), err)
+			got := judge(t.Context(), err)
 			require.GreaterOrEqual(t, got.RetryAfter, time.Duration(0))
 			require.Equal(t, got.Class == fault.ClassUnavailable, got.Dependency != "", "%+v", got)
-			require.Equal(t, got, judge(context.Background(), fmt.Errorf("a: %w", err)), "a wrap changes nothing")
-			require.Equal(t, got, judge(context.Background(), err), "the same answer twice")
+			require.Equal(t, got, judge(t.Context(), fmt.Errorf("a: %w", err)), "a wrap changes nothing")
+			require.Equal(t, got, judge(t.Context(), err), "the same answer twice")
 			require.Equal(t, fault.ClassCancelled, judge(ended, err).Class)
 		}
 		skip, ok := fault.AsSkip(err)

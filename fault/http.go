@@ -3,6 +3,7 @@ package fault
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -39,10 +40,15 @@ func NewStatusError(resp *http.Response) *StatusError {
 	return e
 }
 
-// keyed looks at both spellings: net/http resends by itself what carries the canonical one, so it is set as
+// keyed takes any spelling: net/http resends by itself what carries the canonical one, so the key is set under
 // "idempotency-key", which Get does not find.
 func keyed(h http.Header) bool {
-	return len(h[IdempotencyKey]) > 0 || len(h["idempotency-key"]) > 0
+	for name, values := range h {
+		if strings.EqualFold(name, IdempotencyKey) && len(values) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // Error names method and status; never the URL, which may carry a secret.

@@ -78,7 +78,7 @@ func TestNewStatusError(t *testing.T) {
 			req.Header[header] = []string{"k1"}
 			resp, err := s.Client().Do(req)
 			require.NoError(t, err)
-			defer resp.Body.Close()
+			require.NoError(t, resp.Body.Close())
 
 			e := fault.NewStatusError(resp)
 			require.Equal(t, &fault.StatusError{

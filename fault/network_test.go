@@ -29,8 +29,8 @@ func TestNetwork(t *testing.T) {
 		return row{name: name, err: err, class: fault.ClassAmbiguous, rule: rule}
 	}
 	check(t, []row{
-		transient("DialRefused", "dial", dialError(t, t.Context())),
-		transient("DialUnderAnExpiredContext", "dial", dialError(t, expired(t, nil))),
+		transient("DialRefused", "dial", dialError(t.Context(), t)),
+		transient("DialUnderAnExpiredContext", "dial", dialError(expired(t, nil), t)),
 		transient("DNS", "dns", &net.OpError{Op: "dial", Err: &net.DNSError{Name: "nowhere.invalid", IsNotFound: true}}),
 		transient("Errno"+syscall.ECONNREFUSED.Error(), "refused", syscall.ECONNREFUSED),
 		transient("NoFileDescriptorsLeft", "refused", syscall.EMFILE),
@@ -136,7 +136,8 @@ func do(t *testing.T, rt http.RoundTripper, method, to string) error {
 
 func badURL(t *testing.T) error {
 	t.Helper()
-	_, err := url.Parse("http://%zz")
+	host := "%zz"
+	_, err := url.Parse("http://" + host)
 	return err
 }
 
@@ -157,7 +158,7 @@ func plainServer(t *testing.T) *httptest.Server {
 	return s
 }
 
-func dialError(t *testing.T, ctx context.Context) error {
+func dialError(ctx context.Context, t *testing.T) error {
 	t.Helper()
 	_, err := new(net.Dialer).DialContext(ctx, "tcp", closedPort(t))
 	return err

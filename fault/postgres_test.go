@@ -236,8 +236,8 @@ func serve(t *testing.T, session func(net.Conn)) string {
 				return
 			}
 			go func() {
-				defer conn.Close()
 				session(conn)
+				_ = conn.Close()
 			}()
 		}
 	}()
