@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
+
+	"github.com/headrace/headrace/internal/freeport"
 )
 
 // Version is the Postgres that [Postgres] starts.
@@ -85,6 +87,10 @@ func unpack(home, root string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(scratch) }()
+	port, err := freeport.Get() // the library insists on a free one
+	if err != nil {
+		return err
+	}
 	data := filepath.Join(scratch, "data")
 	if err := os.Mkdir(data, 0o700); err != nil {
 		return err
@@ -99,7 +105,7 @@ func unpack(home, root string) error {
 		BinariesPath(root).
 		RuntimePath(filepath.Join(scratch, "run")).
 		DataPath(data).
-		Port(1). // never listened on
+		Port(uint32(port)). // only looked at
 		Logger(io.Discard)).
 		Start()
 	if err == nil {
