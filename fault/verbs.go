@@ -78,6 +78,17 @@ func Park(err error, d time.Duration) error {
 	return &ParkError{Err: err, Delay: max(d, 0)}
 }
 
+// Said reports whether err carries a verb anywhere, so that whoever would judge it by where it came from leaves it alone.
+// A panic is no verb.
+func Said(err error) bool {
+	for _, e := range outermost(err) {
+		if _, panicked := e.(*PanicError); !panicked { //nolint:errorlint // the verb itself, not what it wraps
+			return true
+		}
+	}
+	return false
+}
+
 // AsSkip finds the SkipError that err is, through any wrap. It is false if a verb wraps it, and if anything but skips is
 // joined with it.
 func AsSkip(err error) (*SkipError, bool) {

@@ -121,6 +121,20 @@ func TestAsPark(t *testing.T) {
 	}
 }
 
+func TestSaid(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{
+		fault.Say(errPlain, fault.Fault{}), fault.Skip("old"), fault.Park(errPlain, 1),
+		errors.Join(pg("40001"), fmt.Errorf("a: %w", fault.Busy(errPlain))),
+		fault.Transient(&fault.PanicError{}),
+	} {
+		require.True(t, fault.Said(err), "%v", err)
+	}
+	for _, err := range []error{nil, errPlain, pg("40001"), &fault.RefusedError{Reason: errPlain}, &fault.PanicError{Value: fault.Skip("old")}} {
+		require.False(t, fault.Said(err), "%v", err)
+	}
+}
+
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	refused := func(reason error) error {
