@@ -1,6 +1,9 @@
 package record
 
-import "errors"
+import (
+	"context"
+	"errors"
+)
 
 // ErrNotRun stands on a record that was not attempted because one it must stay behind failed, or because its group was
 // cut. It costs no attempt; the record runs later, in order.
@@ -19,3 +22,12 @@ var (
 	// ErrStopping: this process is stopping.
 	ErrStopping error = &endError{"consumer stopping"}
 )
+
+// endError is how a claim ends. Clients hand a context's cause on as their own error (net/http does), so it must be
+// recognisable as a cancellation, and as no timeout, wherever it surfaces.
+type endError struct{ text string }
+
+func (e *endError) Error() string        { return e.text }
+func (e *endError) Is(target error) bool { return target == context.Canceled }
+func (e *endError) Timeout() bool        { return false }
+func (e *endError) Temporary() bool      { return false }

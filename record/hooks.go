@@ -98,3 +98,10 @@ type Report struct {
 	// Hint is what to do about it.
 	Hint string
 }
+
+// Report calls OnReport if there is one; h may be nil.
+func (h *Hooks) Report(r Report) {
+	if h != nil && h.OnReport != nil {
+		h.OnReport(r)
+	}
+}

@@ -1,8 +1,10 @@
 package record
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -28,7 +30,7 @@ type (
 func NewMessage(ctx context.Context, rs []*Record) *message.Message {
 	var msg *message.Message
 	if len(rs) == 1 {
-		msg = message.NewMessage(watermillUUID(rs[0]), rs[0].Value)
+		msg = message.NewMessage(watermillUUID(rs[0]), bytes.Clone(rs[0].Value))
 		fillMetadata(msg.Metadata, rs[0])
 	} else {
 		msg = message.NewMessage(span(rs), nil)
@@ -38,21 +40,48 @@ func NewMessage(ctx context.Context, rs []*Record) *message.Message {
 	return msg
 }
 
-// Derive makes a message for inner layers that carries rs, some of the records of outer. It never touches outer, which
-// another goroutine may hold, and it cannot be acknowledged: the verdict stands on the records.
+// Derive makes a message for inner layers that carries rs, some of the records of outer. It shares nothing with outer,
+// which another goroutine may hold. An Ack of it tells nobody: the verdict stands on the records.
 func Derive(outer *message.Message, rs []*Record) *message.Message {
-	msg := &message.Message{UUID: outer.UUID, Metadata: outer.Metadata}
+	msg := &message.Message{UUID: outer.UUID, Metadata: maps.Clone(outer.Metadata)}
 	msg.SetContext(context.WithValue(outer.Context(), recordsKey{}, rs))
 	return msg
 }
 
 // Single makes the message of one that a handler gets inside the inbox: the record's identity as UUID, its value as
 // payload, its headers as metadata, and the record itself in the context (see [Of]).
+//
+// The payload is a copy: a handler may edit it in place, and a dead letter must still equal what was delivered.
 func Single(ctx context.Context, r *Record) *message.Message {
-	msg := &message.Message{UUID: r.Identity.ID, Payload: r.Value, Metadata: make(message.Metadata, len(r.Headers))}
+	msg := &message.Message{
+		UUID: r.Identity.ID, Payload: bytes.Clone(r.Value), Metadata: make(message.Metadata, len(r.Headers)),
+	}
 	fillMetadata(msg.Metadata, r)
-	msg.SetContext(context.WithValue(ctx, recordKey{}, r))
+	msg.SetContext(With(ctx, r))
 	return msg
+}
+
+// With makes the context under which r alone is handled: [Of] gives r, and what else its message carries is hidden,
+// so that nothing inside can settle or fail a neighbour.
+func With(ctx context.Context, r *Record) context.Context {
+	return &recordContext{Context: ctx, record: r}
+}
+
+// recordContext hides the message's records behind one of them, in one allocation an attempt.
+type recordContext struct {
+	context.Context
+
+	record *Record
+}
+
+func (c *recordContext) Value(key any) any {
+	switch key.(type) {
+	case recordKey:
+		return c.record
+	case recordsKey:
+		return nil
+	}
+	return c.Context.Value(key)
 }
 
 // Of gives the record whose handler runs under ctx, nil outside of one.

@@ -68,7 +68,7 @@ type Record struct {
 	soft    <-chan struct{}
 	domain  string
 	outcome atomic.Uint32
-	began   atomic.Int64 // unix nanoseconds, 0: not running
+	began   atomic.Int64 // nanoseconds since epoch, 0: not running
 }
 
 // Identity is by what the inbox knows a record.
@@ -116,7 +116,8 @@ func (r *Record) Bind(owner Owner, soft <-chan struct{}, domain string) {
 	r.owner, r.soft, r.domain = owner, soft, domain
 }
 
-// Settle says that outcome o of r is durable. The first call wins and reports true; a later one changes nothing.
+// Settle says that outcome o of r is durable. The first call wins and reports true; a later one changes nothing, nor
+// does one after the record was given back or its claim ended. It must not be called before Bind.
 func (r *Record) Settle(o Outcome) bool {
 	if r.outcome.Load() != 0 || !r.owner.Settle(r, o) {
 		return false
@@ -153,7 +154,7 @@ func (r *Record) Domain() string { return r.domain }
 // Begin starts the record's running time, which the watchdog looks at; End stops it. The owner begins it when it hands
 // the record out; the stack ends it at its door and begins it again around each attempt, so that waits in a writer's
 // queue, back-offs and holds do not count.
-func (r *Record) Begin() { r.began.Store(time.Now().UnixNano()) }
+func (r *Record) Begin() { r.began.Store(int64(time.Since(epoch))) }
 
 // End stops what Begin started.
 func (r *Record) End() { r.began.Store(0) }
@@ -161,8 +162,12 @@ func (r *Record) End() { r.began.Store(0) }
 // RunningSince is when the running attempt began, and whether one runs.
 func (r *Record) RunningSince() (time.Time, bool) {
 	ns := r.began.Load()
-	return time.Unix(0, ns), ns != 0
+	return epoch.Add(time.Duration(ns)), ns != 0
 }
+
+// epoch is what running times are counted from: on the monotonic clock, so that a step of the wall clock neither trips
+// the watchdog nor blinds it.
+var epoch = time.Now()
 
 // Header gives the value of the first header with this name, and whether there is one.
 func (r *Record) Header(name string) ([]byte, bool) {
