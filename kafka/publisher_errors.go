@@ -12,9 +12,6 @@ import (
 	"github.com/headrace/headrace/fault"
 )
 
-// Dependency names the cluster as something that can be down, for fault.Unavailable.
-const Dependency = "kafka"
-
 // PublishError tells which records of a call are not confirmed. All others of the call are.
 type PublishError struct {
 	// Total is how many records the call had.
@@ -78,7 +75,7 @@ func verdict(topic string, err error) (_ error, ambiguous bool) {
 	case isAny(err, unknownTopics):
 		return fault.Transient(fmt.Errorf("%w %q: %w", ErrUnknownTopic, topic, err)), false
 	case isAny(err, ourAccess):
-		return fault.Unavailable(err, Dependency), false
+		return fault.Unavailable(err, fault.Kafka), false
 	case isAny(err, refusals):
 		return fault.Permanent(err), false
 	case isAny(err, unwritten):

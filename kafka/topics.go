@@ -21,6 +21,10 @@ var ErrUnknownTopic = errors.New("unknown topic")
 // Forever is the Retention of a topic whose records are never deleted by age.
 const Forever time.Duration = -1
 
+// adminMetadataAge is the least that the client takes. It answers from what it knows until then, by its default for five
+// seconds: deleted -> created again -> asked for its id, it would give the old one.
+const adminMetadataAge = 10 * time.Millisecond
+
 // visiblePoll is how often CreateTopic asks whether the brokers know the new topic yet.
 const visiblePoll = 100 * time.Millisecond
 
@@ -71,7 +75,7 @@ func NewAdmin(cfg ClientConfig) (*Admin, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	cl, err := kgo.NewClient(cfg.Options()...)
+	cl, err := kgo.NewClient(append(cfg.Options(), kgo.MetadataMinAge(adminMetadataAge))...)
 	if err != nil {
 		return nil, fmt.Errorf("admin client: %w", err)
 	}
