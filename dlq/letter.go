@@ -1,0 +1,65 @@
+package dlq
+
+import (
+	"strings"
+	"time"
+
+	"github.com/headrace/headrace/record"
+)
+
+// Suffix makes the default name of a dead letter topic: "orders.dlq" for "orders".
+const Suffix = ".dlq"
+
+// DefaultTopic is the dead letter topic of a source that names no other.
+func DefaultTopic(source string) string { return source + Suffix }
+
+// isDeadLetterTopic says whether a topic is named as a dead letter topic.
+func isDeadLetterTopic(topic string) bool { return strings.HasSuffix(topic, Suffix) }
+
+// Reason is why a record is dead.
+type Reason string
+
+// The reasons.
+const (
+	// Permanent: it would fail again however often it is tried.
+	Permanent Reason = "permanent"
+	// Exhausted: its attempts or its budget are spent.
+	Exhausted Reason = "exhausted"
+	// UnknownOutcome: a call was sent whose outcome nobody knows, and repeating it is not safe.
+	UnknownOutcome Reason = "unknown_outcome"
+	// Undecodable: its bytes are not what the route expects.
+	Undecodable Reason = "undecodable"
+	// Panic: its handler panicked; the stack is in the letter.
+	Panic Reason = "panic"
+	// IDConflict: another record with the same id has another value.
+	IDConflict Reason = "id_conflict"
+	// CrashLoop: the process died three times while it was being handled.
+	CrashLoop Reason = "crash_loop"
+	// Manual: an operator said so.
+	Manual Reason = "manual"
+)
+
+// Reasons are all reasons.
+var Reasons = [...]Reason{Permanent, Exhausted, UnknownOutcome, Undecodable, Panic, IDConflict, CrashLoop, Manual}
+
+// Letter is a record and why it is dead.
+type Letter struct {
+	// Record is the record as it was delivered. Required.
+	Record *record.Record
+	// Reason is why it is dead. Required.
+	Reason Reason
+	// Class is what the last error meant, fault.Class's name.
+	Class string
+	// Err is the last error. A *fault.PanicError in it gives the letter its stack.
+	Err error
+	// Attempts is how many were charged in this delivery.
+	Attempts int
+	// FirstFailed and LastFailed are when charged attempts failed, zero if none did.
+	FirstFailed, LastFailed time.Time
+	// Group is the consumer group. Defaults to the Writer's.
+	Group string
+	// Route is the route for which the record is dead; others of the group may have effected it.
+	Route string
+	// Topic is the dead letter topic. Defaults to what WriterConfig.Topic says.
+	Topic string
+}

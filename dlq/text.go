@@ -1,0 +1,177 @@
+package dlq
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/headrace/headrace/fault"
+)
+
+const (
+	maxMessage = 4 << 10
+	// shortMessage is what is left of it when the record is nearly as large as the topic takes.
+	shortMessage = 256
+	maxStack     = 8 << 10
+	maxName      = 1 << 10
+	// scanned is how much of an error's text is looked at. Secrets are replaced before the text is cut, so that no half
+	// of one stays.
+	scanned = 64 << 10
+	// grouped is how much of a message counts for its fingerprint.
+	grouped = 512
+)
+
+// Message is err's text as a dead letter carries it: valid UTF-8, what looks like a secret replaced by ***, at most
+// 4 KiB and cut between runes. "" for nil.
+func Message(err error) string {
+	if err == nil {
+		return ""
+	}
+	text := errorText(err)
+	if len(text) <= scanned {
+		return trim(redact(strings.ToValidUTF8(text, "\uFFFD")), maxMessage)
+	}
+	// Cut at a space: a secret has none, so none is cut in two.
+	head := text[:scanned]
+	if i := strings.LastIndexAny(head, " \n\t"); i > 0 {
+		head = head[:i]
+	}
+	return trim(redact(strings.ToValidUTF8(head, "\uFFFD")), maxMessage)
+}
+
+// errorText asks an error for its text. A typed nil pointer in an error panics when it is asked.
+func errorText(err error) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = fmt.Sprintf("%T that panics when asked for its text", err)
+		}
+	}()
+	return err.Error()
+}
+
+// trim cuts s to at most n bytes, between runes, and marks where.
+func trim(s string, n int) string {
+	const mark = "…"
+	if len(s) <= n {
+		return s
+	}
+	n -= len(mark)
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + mark
+}
+
+var secrets = []struct {
+	pattern *regexp.Regexp
+	instead string
+}{
+	// The user part of a URL. An unescaped "/" or "@" in a password is broken but seen, in DSNs; in http's URLs a later
+	// "@" is part of a path.
+	{regexp.MustCompile(`(?i)\b(https?)://[^\s/?#@]*:?[^\s/?#]*@`), "$1://***@"},
+	{regexp.MustCompile(`(?i)\b((?:postgres|postgresql|mysql|mongodb|mongodb\+srv|redis|rediss|amqp|amqps|kafka|sqlserver|clickhouse|nats|ftp|sftp|ssh|smtp)(?:ql)?)://\S*@`), "$1://***@"},
+	{regexp.MustCompile(`\b([a-zA-Z][a-zA-Z0-9+.-]*)://[^\s/?#]*@`), "$1://***@"},
+	{regexp.MustCompile(`[^\s:@/"'(]+:\S+@(tcp|unix|udp)\(`), "***@$1("},
+	// name=value and "name": "value".
+	{
+		regexp.MustCompile(`(?i)([\w.-]*(?:password|passwd|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?))` +
+			`("?\s*=\s*|"\s*:\s*|:\s*)("(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|[^\s,;&"']+)`),
+		"$1$2***",
+	},
+	{regexp.MustCompile(`(?i)(authorization"?\s*[:=]\s*"?(?:\[)?)(?:(?:basic|bearer|digest|token)\s+)?[^\s"\]]+`), "$1***"},
+	{regexp.MustCompile(`(?i)\b(bearer)\s+[a-z0-9+/=._~-]{8,}`), "$1 ***"},
+	// Tokens that are known by their looks: AWS, JWT, GitHub, Stripe, Slack.
+	{regexp.MustCompile(`\b(?:AKIA|ASIA)[0-9A-Z]{16}\b`), "***"},
+	{regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?`), "***"},
+	{regexp.MustCompile(`\b(?:gh[pousr]_|sk_live_|sk_test_|xox[abpr]-)[A-Za-z0-9-]{8,}`), "***"},
+}
+
+// redact replaces what looks like a secret. It rather takes too much: a message is for people to read, and what it lacks
+// is in the application's log.
+func redact(s string) string {
+	for _, secret := range secrets {
+		s = secret.pattern.ReplaceAllString(s, secret.instead)
+	}
+	return s
+}
+
+// stackOf is the stack of the panic in err.
+func stackOf(err error) string {
+	var p *fault.PanicError
+	if !errors.As(err, &p) {
+		return ""
+	}
+	return trim(redact(strings.ToValidUTF8(string(p.Stack), "\uFFFD")), maxStack)
+}
+
+// errorType names the type that says most: the outermost that is neither one of the standard library's wraps nor one of
+// our verbs, else the innermost.
+func errorType(err error) string {
+	last := ""
+	for err != nil {
+		last = reflect.TypeOf(err).String()
+		if !isWrap(err) {
+			break
+		}
+		err = unwrap(err)
+	}
+	return trim(strings.ToValidUTF8(last, "\uFFFD"), maxName)
+}
+
+func isWrap(err error) bool {
+	t := reflect.TypeOf(err)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.PkgPath() {
+	case "errors", "fmt", "github.com/pkg/errors":
+		return true
+	}
+	_, panicked := err.(*fault.PanicError) //nolint:errorlint // this level only: the loop goes through the levels
+	return t.PkgPath() == reflect.TypeFor[fault.Fault]().PkgPath() && !panicked
+}
+
+// unwrap goes one level down, into the first of a join.
+func unwrap(err error) error {
+	switch w := err.(type) { //nolint:errorlint // this level only
+	case interface{ Unwrap() error }:
+		return w.Unwrap()
+	case interface{ Unwrap() []error }:
+		if all := w.Unwrap(); len(all) > 0 {
+			return all[0]
+		}
+	}
+	return nil
+}
+
+// fingerprint is a hash of reason, type and message, without what varies from record to record.
+func fingerprint(reason Reason, errorType, message string) string {
+	h := fnv.New64a()
+	for _, part := range []string{string(reason), errorType, shape(message)} {
+		h.Write([]byte(part))
+		h.Write([]byte{0})
+	}
+	return strconv.FormatUint(h.Sum64(), 16)
+}
+
+var (
+	quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|'[^']*'|` + "`[^`]*`")
+	// varying is any word with a digit in it. One after "SQLSTATE", "status" or "code" says which error it is.
+	varying = regexp.MustCompile(`(?i)((?:sqlstate|status|code)[ :=]*)?[\w-]*[0-9][\w-]*`)
+)
+
+// shape is a message without numbers, ids and quoted values.
+func shape(message string) string {
+	s := quoted.ReplaceAllString(trim(message, grouped), "?")
+	return varying.ReplaceAllStringFunc(s, func(word string) string {
+		if m := varying.FindStringSubmatch(word); m[1] != "" {
+			return word
+		}
+		return "#"
+	})
+}
