@@ -1,0 +1,321 @@
+package dedup
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/record"
+)
+
+// Grave is why a record is dead.
+type Grave struct {
+	// Reason is the dead letter's: permanent, exhausted, id_conflict, …
+	Reason string
+	// Err is the last error's text, without payloads or secrets. It is cut to 1 KiB.
+	Err string
+}
+
+// reasonConflict is the one reason that the inbox itself knows: the identity is another record's.
+const reasonConflict = "id_conflict"
+
+const (
+	maxGraves  = 500  // rows in one transaction
+	maxErrText = 1024 // bytes
+)
+
+// Bury writes r's dead row and returns when that is committed: only then may a dead letter be produced. The same
+// statement looks whether there is anything to bury:
+//
+//   - Buried, DeadOwn: it is dead now, or was already at these coordinates: produce, then settle as dead;
+//   - Own, OwnSkipped: it was effected or skipped after all: settle so (Answer.Outcome), no dead letter;
+//   - Duplicate: another record with this identity was dealt with: settle so, no dead letter.
+//
+// A record whose identity belongs to another one (Reason id_conflict, or found so here) is buried under its coordinates.
+// A record of the replay topic that fails again is dead again, under its own coordinates.
+//
+// Calls that come together share a transaction. The error is fault.Busy when another member has the identity in hand,
+// fault.Unavailable when the database is away, or the cause of ctx; then the row may or may not be there, and asking
+// again is safe.
+func (rt *Route) Bury(ctx context.Context, r *record.Record, g Grave) (Answer, error) {
+	b := newBurial(r, g)
+	if err := rt.graves.add(b); err != nil {
+		return unseen, err
+	}
+	select {
+	case <-b.done:
+		return b.answer, b.err
+	case <-ctx.Done():
+		return unseen, context.Cause(ctx)
+	}
+}
+
+// burial is one Bury.
+type burial struct {
+	id     record.Identity
+	place  uuid.UUID // its key when the identity is another record's
+	replay bool
+	reason string
+	text   string
+
+	done   chan struct{} // closed when answer or err is there
+	answer Answer
+	err    error
+}
+
+func newBurial(r *record.Record, g Grave) *burial {
+	if r.Identity.ID == "" {
+		_ = Identify(r) // without a chain it cannot fail
+	}
+	b := &burial{
+		id: r.Identity, place: placeOf(r).key, replay: r.Replay,
+		reason: clean(g.Reason), text: clean(g.Err), done: make(chan struct{}),
+	}
+	if g.Reason == reasonConflict {
+		b.id.Key = b.place
+	}
+	return b
+}
+
+// clean makes a text that Postgres takes: valid UTF-8, no NUL, cut at a rune.
+func clean(s string) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+	if len(s) <= maxErrText {
+		return s
+	}
+	n := maxErrText
+	for !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+func (b *burial) settle(a Answer, err error) {
+	b.answer, b.err = a, err
+	close(b.done)
+}
+
+// graveyard collects burials for one goroutine, which lives while there are any.
+type graveyard struct {
+	rt *Route
+
+	mu      sync.Mutex
+	waiting []*burial
+	digging bool
+}
+
+func (y *graveyard) add(b *burial) error {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if !y.digging {
+		if !y.rt.in.joined() {
+			return errClosed
+		}
+		y.digging = true
+		go y.dig()
+	}
+	y.waiting = append(y.waiting, b)
+	return nil
+}
+
+func (y *graveyard) dig() {
+	defer y.rt.in.left()
+	for {
+		batch := y.take()
+		if len(batch) == 0 {
+			return
+		}
+		y.bury(batch)
+	}
+}
+
+// take gives the next that may share a transaction, at most one of each key, in the order of their keys.
+func (y *graveyard) take() (batch []*burial) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	seen := make(map[uuid.UUID]struct{}, min(len(y.waiting), maxGraves))
+	rest := y.waiting[:0:0]
+	for _, b := range y.waiting {
+		if _, twice := seen[b.id.Key]; twice || len(batch) == maxGraves {
+			rest = append(rest, b)
+			continue
+		}
+		seen[b.id.Key] = struct{}{}
+		batch = append(batch, b)
+	}
+	y.waiting = rest
+	y.digging = len(batch) > 0
+	slices.SortFunc(batch, func(a, b *burial) int { return bytes.Compare(a.id.Key[:], b.id.Key[:]) })
+	return batch
+}
+
+// again puts back one that has another key now.
+func (y *graveyard) again(b *burial) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.waiting = append(y.waiting, b)
+}
+
+// bury settles each of batch. Everything in it may be done twice, so an error or a COMMIT without an answer is tried
+// again.
+func (y *graveyard) bury(batch []*burial) {
+	const tries = 3
+	var err error
+	for range tries {
+		var answers []Answer
+		if answers, err = y.transact(batch); err == nil {
+			y.conclude(batch, answers)
+			return
+		}
+		if isCode(err, codeLock) {
+			if batch, err = y.withoutBusy(batch); err == nil && len(batch) == 0 {
+				return
+			}
+		}
+		if isConnect(err) {
+			break
+		}
+	}
+	for _, b := range batch {
+		b.settle(unseen, fault.Unavailable(err, fault.Database))
+	}
+}
+
+func (y *graveyard) conclude(batch []*burial, answers []Answer) {
+	for i, b := range batch {
+		switch a := answers[i]; a {
+		case Fresh, DeadReplay:
+			b.settle(Buried, nil)
+		case IDConflict:
+			b.id.Key = b.place
+			y.again(b)
+		case unseen:
+			y.again(b)
+		case Own, OwnSkipped, Duplicate, DeadOwn, Buried:
+			b.settle(a, nil)
+		}
+	}
+}
+
+// withoutBusy settles those whose identity another transaction has in hand, and gives the others.
+func (y *graveyard) withoutBusy(batch []*burial) ([]*burial, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	busy, err := y.rt.busy(ctx, array(columnsOf(batch).ids))
+	if err != nil {
+		return batch, err
+	}
+	return slices.DeleteFunc(batch, func(b *burial) bool {
+		found := slices.Contains(busy, b.id.Key.String())
+		if found {
+			b.settle(unseen, fault.Busy(errBusy))
+		}
+		return found
+	}), nil
+}
+
+func columnsOf(batch []*burial) *columns {
+	cols := &columns{}
+	for _, b := range batch {
+		cols.add(b.id.Key, &b.id, b.replay)
+	}
+	return cols
+}
+
+// transact writes the rows and reads the answers, in one transaction.
+func (y *graveyard) transact(batch []*burial) ([]Answer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	conn, err := y.rt.in.pool.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Release()
+	answers, err := y.write(ctx, conn.Conn(), batch)
+	if err != nil {
+		if !conn.Conn().IsClosed() {
+			_, _ = conn.Exec(ctx, "rollback")
+		}
+		return nil, err
+	}
+	stop := time.AfterFunc(y.rt.in.cfg.CommitTimeout, func() { _ = conn.Conn().PgConn().Conn().Close() })
+	defer stop.Stop()
+	tag, err := conn.Exec(context.Background(), "set local statement_timeout = 0; commit")
+	if err == nil && tag.String() != "COMMIT" {
+		err = errors.New("commit was answered with " + tag.String())
+	}
+	return answers, err
+}
+
+func (y *graveyard) write(ctx context.Context, conn *pgx.Conn, batch []*burial) ([]Answer, error) {
+	cols := columnsOf(batch)
+	reasons, texts := make([]string, len(batch)), make([]string, len(batch))
+	for i, b := range batch {
+		reasons[i], texts[i] = b.reason, b.text
+	}
+	var written int64
+	b := &pgx.Batch{}
+	b.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
+	b.Queue(fmt.Sprintf("select set_config('lock_timeout', '%s', true), set_config('statement_timeout', '%s', true)",
+		ms(insertLockTimeout), ms(openTimeout)))
+	b.Queue(burySQL, y.rt.consumer, array(cols.ids), array(cols.hashes), array(cols.coords), reasons, texts).
+		Exec(func(tag pgconn.CommandTag) error { written = tag.RowsAffected(); return nil })
+	if err := conn.SendBatch(ctx, b).Close(); err != nil {
+		return nil, err
+	}
+	answers := make([]Answer, len(batch))
+	if written == int64(len(batch)) {
+		return answers, nil
+	}
+	if err := y.ask(ctx, conn, cols, answers); err != nil {
+		return nil, err
+	}
+	return answers, y.buryAgain(ctx, conn, batch, answers)
+}
+
+func (y *graveyard) ask(ctx context.Context, conn *pgx.Conn, cols *columns, answers []Answer) error {
+	return readAnswers(ctx, conn, y.rt.consumer, cols, func(i int, a Answer) { answers[i] = a })
+}
+
+// readAnswers asks answerSQL.
+func readAnswers(ctx context.Context, conn *pgx.Conn, consumer int32, cols *columns, give func(int, Answer)) error {
+	rows, err := conn.Query(ctx, answerSQL, consumer,
+		array(cols.ids), array(cols.hashes), array(cols.coords), array(cols.replays))
+	if err != nil {
+		return err
+	}
+	var n, answer int32
+	_, err = pgx.ForEachRow(rows, []any{&n, &answer}, func() error {
+		give(int(n)-1, Answer(answer))
+		return nil
+	})
+	return err
+}
+
+// buryAgain makes the dead rows of replays that failed again theirs.
+func (y *graveyard) buryAgain(ctx context.Context, conn *pgx.Conn, batch []*burial, answers []Answer) error {
+	for i, b := range batch {
+		if answers[i] != DeadReplay {
+			continue
+		}
+		tag, err := conn.Exec(ctx, buryAgainSQL, y.rt.consumer, b.id.Key.String(), b.id.Coordinates, b.reason, b.text)
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() == 0 {
+			answers[i] = unseen
+		}
+	}
+	return nil
+}

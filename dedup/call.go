@@ -1,0 +1,107 @@
+package dedup
+
+import (
+	"context"
+	"time"
+
+	"github.com/headrace/headrace/record"
+)
+
+// entryState is where an entry stands. It is guarded by the route's lock.
+type entryState uint8
+
+const (
+	queued entryState = iota
+	taken             // in a group
+	decided
+)
+
+// entry is one record in one Run call. While it is taken its other fields belong to the group's writer.
+type entry struct {
+	r     *record.Record
+	c     *call
+	state entryState
+
+	// answer is what the inbox said in the group that has it in hand.
+	answer  Answer
+	mode    mode
+	since   time.Time     // when its handler began to run
+	took    time.Duration // how long that run was
+	touched bool          // it executed SQL
+	raw     bool          // it had the connection itself in hand
+	cause   error         // what it came to, before any verb
+
+	// outcome or err is its verdict; it is told when its group has ended.
+	outcome record.Outcome
+	err     error
+
+	// solo: it must have a transaction of its own from now on.
+	solo bool
+	// conflicts and losses count what ended a group while its handler ran, or nobody's in particular; the second number
+	// of each is those with it alone.
+	conflicts, conflictsAlone uint8
+	losses, lossesAlone       uint8
+}
+
+// mode is how far an entry is in its group's transaction.
+type mode uint8
+
+const (
+	waiting  mode = iota // not run, or to be run again: its row is taken back
+	done                 // effected once the transaction commits
+	skipping             // skipped once it does
+	failing              // has its verdict; its row is taken back
+)
+
+// domain is what must stay in order: a record.Domain means something within one partition only.
+type domain struct {
+	topic     string
+	partition int32
+	name      string
+}
+
+func (e *entry) domain() domain {
+	return domain{e.r.Topic, e.r.Partition, e.r.Domain()}
+}
+
+// call is one Run.
+type call struct {
+	ctx     context.Context
+	apply   Apply
+	entries []entry
+	done    chan struct{} // closed when every entry is decided
+
+	// guarded by the route's lock
+	open  int    // entries that are not decided
+	group *group // that has some of them in hand: one at a time, so that order by key survives a cut
+	over  error  // why nothing more of it may begin, nil while it may
+}
+
+func newCall(ctx context.Context, rs []*record.Record, apply Apply) *call {
+	c := &call{ctx: ctx, apply: apply, entries: make([]entry, len(rs)), done: make(chan struct{}), open: len(rs)}
+	for i, r := range rs {
+		c.entries[i].r, c.entries[i].c = r, c
+	}
+	return c
+}
+
+// decide gives e its verdict. The route's lock is held.
+func (c *call) decide(e *entry, err error) {
+	if e.state == decided {
+		return
+	}
+	e.state = decided
+	e.r.Err = err
+	if c.open--; c.open == 0 {
+		close(c.done)
+	}
+}
+
+// decideQueued gives its verdict to all that nobody has in hand. The route's lock is held.
+func (c *call) decideQueued(err error) {
+	for i := range c.entries {
+		if e := &c.entries[i]; e.state == queued {
+			c.decide(e, err)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+// Package dedup is the inbox: it gives each record its effects exactly once.
+//
+// The inbox is a table in the database that the handlers write to. A record's row and its effects are one transaction:
+// the row is inserted first, and if it is there already, the record was dealt with and its handler does not run. Nothing
+// else gives exactly once: a mark before the work loses the record in a crash, a mark after it doubles the effect.
+//
+//	in, err := dedup.Open(ctx, pool, dedup.Config{})
+//	// …
+//	rt, err := in.Route(ctx, dedup.RouteConfig{Group: "billing", Name: "post-order-to-ledger"})
+//	// …
+//	rt.Run(ctx, records, func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+//		_, err := tx.Exec(ctx, "update accounts set …")
+//		return err
+//	})
+//
+// # Identity
+//
+// [Identify] finds under what a record is known, by a chain of resolvers: a header, a payload field, a CloudEvents id,
+// Watermill's UUID; failing those, its coordinates (topic id, partition, offset). It is never the empty string. The same
+// identity at the same coordinates is this very record again, delivered a second time; at others it is a producer's
+// duplicate; with another value it is a conflict, and never skipped silently.
+//
+// # Groups
+//
+// Transactions are dear and records many, so the records that wait share one: a group. A few writers a route put
+// what there is into a transaction each: one trip opens it and inserts all rows, each handler runs in turn, one trip
+// commits.
+//
+//	take ─► open ─► handler, handler, … ─► commit ─► settle
+//	  ▲      │busy       │fails: undone to the savepoint, left out     │unknown: the inbox is asked again
+//	  └──────┴───────────┴─────────────────────────────────────────────┘
+//
+// What one record does is never another's fault: one that fails is undone to the last savepoint (there is one every 16
+// records), what ran since runs again without it, and its row is taken back before COMMIT. So a handler may run more
+// than once before its effects stand once. The verdict table is in verdict.go.
+//
+// Invariants:
+//
+//   - A row without its effect, or an effect without its row, is never committed.
+//   - A record is settled only after COMMIT was answered, or after the inbox answered that it had been.
+//   - Records of one domain (a key, or a partition) run in order; those behind one that failed are not run.
+//   - Conflicts between groups, lost connections, ended deliveries and lost replies charge nobody an attempt.
+//   - The transaction is the inbox's: a handler's COMMIT, ROLLBACK and the like are refused ([ErrHandlerTx]).
+//
+// # Dead records
+//
+// [Route.Bury] commits a record's verdict before its dead letter is produced: redelivered, it is never run again, and
+// its dead letter is produced again. Only a record of the replay topic takes a dead row over.
+package dedup

@@ -1,0 +1,49 @@
+package dedup
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What stands on a record (Record.Err) when the inbox, and not the handler, decided. Match with errors.Is.
+var (
+	// ErrDead: the record is already dead at these very coordinates. Its dead letter is to be produced (again) and the
+	// record settled as dead; it is never run.
+	ErrDead = errors.New("record is already dead: its dead letter is to be produced again")
+	// ErrConflict: another record with the same identity and other bytes was dealt with before. It is a dead letter with
+	// reason id_conflict, never a duplicate.
+	ErrConflict = errors.New("identity was used before with another value")
+	// ErrCrashLoop: the record, alone in its transaction, lost its connection three times while the database went on
+	// answering. It is a dead letter with reason crash_loop.
+	ErrCrashLoop = errors.New("record loses its database connection each time it runs")
+	// ErrRouteStopped: a handler ended the group's transaction by itself. Nothing more of the route runs in this process.
+	ErrRouteStopped = errors.New("route stopped: a handler ended the inbox's transaction")
+)
+
+var (
+	// ErrNoSchema: the database has no inbox, or one of another version. errors.Is finds migrations.ErrVersion in it too.
+	ErrNoSchema = errors.New("inbox is not ready")
+	// ErrHandlerTx is what a handler gets for a statement or a call that would end the transaction it shares with other
+	// records, or change the session for them. errors.As finds a *TxError with the facts.
+	ErrHandlerTx = errors.New("not in the inbox's transaction")
+)
+
+// TxError says which statement was refused. It never holds the statement's text, only its leading words.
+type TxError struct {
+	// Statement is what was refused: "commit", "set local", "tx.Commit", …
+	Statement string
+	// Why says what it would do.
+	Why string
+}
+
+func (e *TxError) Error() string {
+	return fmt.Sprintf("%s is refused: %s", e.Statement, e.Why)
+}
+
+// Is makes every TxError an ErrHandlerTx.
+func (e *TxError) Is(target error) bool { return target == ErrHandlerTx }
+
+// Hint is what to do instead.
+func (e *TxError) Hint() string {
+	return "return nil to keep the record's writes and an error to undo them; tx.Begin makes a savepoint"
+}

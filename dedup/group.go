@@ -1,0 +1,182 @@
+package dedup
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/headrace/headrace/record"
+)
+
+// chunk is how many records stand between two savepoints. Measured, records/s at groups of 500 and 0 / 1 / 50 % of
+// failures: no savepoint 13.4k / 3.9k / 0.4k, one every 16 15.2k / 12.2k / 5.2k, one a record 9.2k / 10.1k / 5.4k.
+const chunk = 16
+
+// group is the records that share one transaction, and that transaction. It belongs to one writer; only what is said to
+// be shared is touched by others.
+type group struct {
+	rt      *Route
+	w       *writer
+	calls   []*call
+	entries []*entry // in the order in which they run
+
+	// ctx is of the waits before the first handler; interrupt ends them.
+	ctx       context.Context
+	interrupt context.CancelFunc
+
+	conn  *pgxpool.Conn
+	tx    pgx.Tx
+	began time.Time
+	todo  []*entry // those whose handlers run
+	next  int      // the first of todo that has not run
+	done  []*entry // those that ran well, in order
+	mark  int      // the savepoint stands after this many of done
+	since int      // handlers that ran since the savepoint
+
+	unsaved bool // the savepoint was missing: a handler ended the transaction
+
+	failed map[domain]struct{} // a record failed: those behind it are not run
+	held   map[domain]struct{} // a record must wait for another transaction: those behind it wait with it
+
+	running atomic.Bool // shared: handlers run, waits are over
+	gone    atomic.Bool // shared: a delivery of this group ended hard
+}
+
+func newGroup(rt *Route, w *writer) *group {
+	g := &group{rt: rt, w: w, calls: w.calls[:0], entries: w.entries[:0], todo: w.todo[:0], done: w.done[:0]}
+	g.ctx, g.interrupt = context.WithCancel(context.Background())
+	return g
+}
+
+// take adds what c has in line and may run beside the rest. It reports false when the group is full. The route's lock is
+// held.
+func (g *group) take(c *call) bool {
+	if c.ctx.Err() != nil { // its Run call is about to say so
+		return true
+	}
+	before := len(g.entries)
+	for i := range c.entries {
+		e := &c.entries[i]
+		if e.state != queued || g.behindHeld(e) {
+			continue
+		}
+		if len(g.entries) >= g.rt.cfg.MaxBatch || e.solo && len(g.entries) > 0 {
+			break
+		}
+		g.add(e)
+		if e.solo {
+			break
+		}
+	}
+	if len(g.entries) > before {
+		c.group = g
+		g.calls = append(g.calls, c)
+	}
+	return len(g.entries) < g.rt.cfg.MaxBatch && (len(g.entries) == 0 || !g.entries[0].solo)
+}
+
+// add takes e, unless a group of this process (or this one: the same id may come twice in a message) has its id in
+// hand. Then e waits for that outcome, and so do those behind it.
+func (g *group) add(e *entry) {
+	if _, taken := g.rt.flight[e.r.Identity.Key]; taken {
+		g.hold(e)
+		return
+	}
+	g.rt.flight[e.r.Identity.Key] = struct{}{}
+	e.state = taken
+	g.entries = append(g.entries, e)
+}
+
+func (g *group) hold(e *entry) {
+	if g.held == nil {
+		g.held = make(map[domain]struct{})
+	}
+	if e.r.Domain() != "" {
+		g.held[e.domain()] = struct{}{}
+	}
+}
+
+func (g *group) behindHeld(e *entry) bool   { return behind(g.held, e) }
+func (g *group) behindFailed(e *entry) bool { return behind(g.failed, e) }
+
+func behind(set map[domain]struct{}, e *entry) bool {
+	if len(set) == 0 || e.r.Domain() == "" {
+		return false
+	}
+	_, ok := set[e.domain()]
+	return ok
+}
+
+// fail gives e its verdict, which stands whatever becomes of the transaction.
+func (g *group) fail(e *entry, err error) {
+	e.mode, e.err = failing, err
+	if e.r.Domain() == "" {
+		return
+	}
+	if g.failed == nil {
+		g.failed = make(map[domain]struct{})
+	}
+	g.failed[e.domain()] = struct{}{}
+}
+
+// failAll gives one verdict to all that have none.
+func (g *group) failAll(err error) {
+	for _, e := range g.entries {
+		if e.outcome == record.Unsettled && e.err == nil {
+			e.err = err
+		}
+	}
+}
+
+// alone is the group's only record, nil if there are several.
+func (g *group) alone() *entry {
+	if len(g.entries) == 1 {
+		return g.entries[0]
+	}
+	return nil
+}
+
+// separate gives each record a transaction of its own from now on: something is wrong with one of them and nothing says
+// with which.
+func (g *group) separate() {
+	for _, e := range g.entries {
+		e.solo = true
+	}
+}
+
+// withdraw is called from c's goroutine when its delivery ends.
+func (g *group) withdraw(c *call, hard bool) {
+	if hard {
+		g.gone.Store(true)
+		g.w.endAttempt(g, c)
+	}
+	if !g.running.Load() {
+		g.interrupt()
+	}
+}
+
+// run is the whole life of a group, from BEGIN to the answer to COMMIT. It reports false when the group was taken away
+// while a handler was stuck: then nothing of it may be touched any more.
+func (g *group) run() bool {
+	defer g.interrupt()
+	if !g.open() {
+		g.disconnect()
+		return true
+	}
+	g.running.Store(true)
+	switch g.work() {
+	case abandoned:
+		return false
+	case kept:
+		g.commit()
+	case ended, lost, brokeOff, escaped, collided:
+		g.tell("rolled_back")
+	case skipped, leftOut, undone, cutOff:
+		panic("dedup: a record's verdict cannot end its group")
+	}
+	g.disconnect()
+	return true
+}

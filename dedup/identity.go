@@ -1,0 +1,227 @@
+package dedup
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/headrace/headrace/record"
+)
+
+// IDHeader carries the identity of a record in the replay topic, as ReplayID writes it. It is believed there only:
+// anywhere else a producer could forge it.
+const IDHeader = "headrace-id"
+
+// ReplayID is the value of IDHeader for a record that was known by id: a replay is the same record, also where its
+// identity is its first coordinates.
+func ReplayID(id record.Identity) []byte { return []byte(id.Key.String() + " " + id.ID) }
+
+func parseReplayID(v []byte) (record.Identity, bool) {
+	key, id, ok := strings.Cut(string(v), " ")
+	if !ok || id == "" || len(id) > maxID || !isUUID(key) {
+		return record.Identity{}, false
+	}
+	return record.Identity{ID: id, Key: uuid.MustParse(key)}, true
+}
+
+// maxID bounds an identity in bytes: it travels in headers and logs.
+const maxID = 1024
+
+// errIdentity is the cause of every unreadable identity.
+var errIdentity = errors.New("identity cannot be read")
+
+// Resolver finds the identity that a producer gave a record: ok is false where there is none, and err says that there
+// is one that cannot be read. It must depend on the record's data alone, or a redelivery would be another record. An
+// empty id is none.
+type Resolver func(r *record.Record) (id string, ok bool, err error)
+
+// Header takes the identity from the first header with this name.
+func Header(name string) Resolver {
+	return func(r *record.Record) (string, bool, error) {
+		v, ok := r.Header(name)
+		if !ok || len(v) == 0 {
+			return "", false, nil
+		}
+		if !utf8.Valid(v) { // a UUID's raw bytes, for one
+			return hex.EncodeToString(v), true, nil
+		}
+		return string(v), true, nil
+	}
+}
+
+// WatermillUUID takes Watermill's message UUID from the header in which watermill-kafka puts it.
+func WatermillUUID() Resolver { return Header(record.UUIDHeader) }
+
+// CloudEvents takes the identity of a CloudEvent in Kafka's binary mode. CloudEvents promises that source and id are
+// unique together, so unless the id is a UUID the source is part of the identity.
+func CloudEvents() Resolver {
+	id, source := Header("ce_id"), Header("ce_source")
+	return func(r *record.Record) (string, bool, error) {
+		text, ok, err := id(r)
+		if !ok || err != nil || isUUID(text) {
+			return text, ok, err
+		}
+		if from, ok, _ := source(r); ok {
+			text = from + "#" + text
+		}
+		return text, true, nil
+	}
+}
+
+// Field takes the identity from a JSON value: path names the field, with dots between the levels ("order.id"). A
+// missing field, null and "" are no identity; a value that is no JSON object, or a field that is neither text nor a
+// number, cannot be read.
+func Field(path string) Resolver {
+	steps := strings.Split(path, ".")
+	return func(r *record.Record) (string, bool, error) {
+		if r.Value == nil {
+			return "", false, nil
+		}
+		raw, err := dig(r.Value, steps)
+		if err != nil {
+			return "", false, fmt.Errorf("%w: field %q: %w", errIdentity, path, err)
+		}
+		text, err := scalar(raw)
+		if err != nil {
+			return "", false, fmt.Errorf("%w: field %q: %w", errIdentity, path, err)
+		}
+		return text, text != "", nil
+	}
+}
+
+func dig(raw json.RawMessage, steps []string) (json.RawMessage, error) {
+	for _, step := range steps {
+		if isNull(raw) {
+			return nil, nil
+		}
+		var object map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &object); err != nil {
+			return nil, errors.New("not a JSON object") // json's own text would quote the payload
+		}
+		raw = object[step]
+	}
+	return raw, nil
+}
+
+// scalar keeps a number as it was written: 1 and 1.0 are different identities, and 2^53+1 is not rounded.
+func scalar(raw json.RawMessage) (string, error) {
+	if isNull(raw) {
+		return "", nil
+	}
+	switch c := raw[0]; {
+	case c == '"':
+		var text string
+		err := json.Unmarshal(raw, &text)
+		return text, err
+	case c == '-' || '0' <= c && c <= '9':
+		return string(raw), nil
+	}
+	return "", errors.New("neither text nor a number")
+}
+
+func isNull(raw json.RawMessage) bool { return len(raw) == 0 || bytes.Equal(raw, []byte("null")) }
+
+// Identify sets r.Identity, once a delivery and before anything may change the value. The first resolver of chain that
+// finds an identity decides; none makes it the record's coordinates, which recognise a redelivery but no producer's
+// duplicate. An identity that cannot be read is an error and leaves the coordinates too: under them the record is dead.
+//
+// A record of the replay topic keeps the identity that IDHeader says. The nil UUID, which a careless producer gives to
+// all its records, is no identity.
+func Identify(r *record.Record, chain ...Resolver) error {
+	place := placeOf(r)
+	id, err := resolve(r, chain)
+	if id.ID == "" {
+		id = record.Identity{ID: place.text(r), Key: place.key, FromCoordinates: true}
+	}
+	id.ValueHash, id.Coordinates = HashValue(r.Value), place.hash
+	r.Identity = id
+	return err
+}
+
+func resolve(r *record.Record, chain []Resolver) (record.Identity, error) {
+	if r.Replay {
+		v, _ := r.Header(IDHeader)
+		if id, ok := parseReplayID(v); ok {
+			return id, nil
+		}
+	}
+	for _, find := range chain {
+		id, ok, err := find(r)
+		switch {
+		case err != nil:
+			return record.Identity{}, err
+		case !ok || id == "" || id == nilUUID:
+			continue
+		case len(id) > maxID:
+			return record.Identity{}, fmt.Errorf("%w: %d bytes, more than %d", errIdentity, len(id), maxID)
+		}
+		return record.Identity{ID: id, Key: KeyOf(id)}, nil
+	}
+	return record.Identity{}, nil
+}
+
+// KeyOf is how the inbox stores an identity: a UUID as it is, any other text as the UUIDv8 of its SHA-256.
+func KeyOf(id string) uuid.UUID {
+	if u, err := uuid.Parse(id); err == nil && len(id) == canonical {
+		return u
+	}
+	sum := sha256.Sum256([]byte(id))
+	return uuidV8(sum[:16])
+}
+
+// HashValue is of a record's value as it was delivered. A tombstone (nil) and an empty value differ.
+func HashValue(value []byte) int64 {
+	if value == nil {
+		return 0
+	}
+	sum := sha256.Sum256(value)
+	return int64(binary.BigEndian.Uint64(sum[:8]))
+}
+
+// canonical is the length of a UUID's usual text. Other notations (urn:uuid:…, braces) are other identities.
+const (
+	canonical = 36
+	nilUUID   = "00000000-0000-0000-0000-000000000000"
+)
+
+func isUUID(s string) bool {
+	return len(s) == canonical && uuid.Validate(s) == nil
+}
+
+func uuidV8(b []byte) uuid.UUID {
+	u := uuid.UUID(b)
+	u[6] = u[6]&0x0f | 0x80
+	u[8] = u[8]&0x3f | 0x80
+	return u
+}
+
+// place is where a record stands, as the inbox stores it. Both numbers come from one hash that starts with a word of
+// ours, so that no producer's text can be another record's coordinates.
+type place struct {
+	hash int64
+	key  uuid.UUID
+}
+
+func placeOf(r *record.Record) place {
+	const tag = "headrace coordinates"
+	var b [len(tag) + 16 + 4 + 8]byte
+	n := copy(b[:], tag)
+	n += copy(b[n:], r.TopicID[:])
+	binary.BigEndian.PutUint32(b[n:], uint32(r.Partition))
+	binary.BigEndian.PutUint64(b[n+4:], uint64(r.Offset))
+	sum := sha256.Sum256(b[:])
+	return place{int64(binary.BigEndian.Uint64(sum[:8])), uuidV8(sum[8:24])}
+}
+
+func (place) text(r *record.Record) string {
+	return r.TopicID.String() + "/" + strconv.Itoa(int(r.Partition)) + "/" + strconv.FormatInt(r.Offset, 10)
+}

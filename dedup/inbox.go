@@ -1,0 +1,219 @@
+package dedup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/headrace/headrace/migrations"
+	"github.com/headrace/headrace/record"
+)
+
+// Inbox is the memory of what each route has dealt with, in Postgres. It is safe for concurrent use; whoever opened it
+// closes it.
+type Inbox struct {
+	cfg  Config
+	pool *pgxpool.Pool
+	stop context.CancelFunc // of the sweeps
+	ctx  context.Context
+
+	mu     sync.Mutex
+	idle   sync.Cond // a goroutine ended
+	live   int       // goroutines that Close waits for
+	closed bool
+	routes []*Route
+}
+
+// Open opens the inbox of the database that pool is connected to, through a pool of its own made from pool's
+// configuration: there an ended context cancels the statement and not the connection. It refuses a database without the
+// schema (ErrNoSchema, with a hint) and one that may lose what it has committed (synchronous_commit = off).
+func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Inbox, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	own, err := pgxpool.NewWithConfig(ctx, ownConfig(pool, cfg))
+	if err != nil {
+		return nil, fmt.Errorf("open the inbox's pool: %w", err)
+	}
+	if err := check(ctx, own); err != nil {
+		own.Close()
+		return nil, err
+	}
+	in := &Inbox{cfg: cfg, pool: own}
+	in.idle.L = &in.mu
+	in.ctx, in.stop = context.WithCancel(context.WithoutCancel(ctx))
+	return in, nil
+}
+
+func ownConfig(pool *pgxpool.Pool, cfg Config) *pgxpool.Config {
+	own := pool.Config()
+	own.MaxConns, own.MinConns, own.MinIdleConns = int32(cfg.MaxConns), 0, 0
+	own.ConnConfig.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: time.Second}
+	}
+	return own
+}
+
+func check(ctx context.Context, pool *pgxpool.Pool) error {
+	if err := migrations.Check(ctx, pool); err != nil {
+		if errors.Is(err, migrations.ErrVersion) {
+			return fmt.Errorf("%w: %w", ErrNoSchema, err)
+		}
+		return fmt.Errorf("look at the inbox's schema: %w", err)
+	}
+	var durable string
+	if err := pool.QueryRow(ctx, "show synchronous_commit").Scan(&durable); err != nil {
+		return fmt.Errorf("look at synchronous_commit: %w", err)
+	}
+	if durable == "off" {
+		return errors.New("inbox: synchronous_commit is off, so a crash of the database could lose effects whose offsets " +
+			"are committed already; set it to on (or local) for this role or database")
+	}
+	return nil
+}
+
+// Route opens the inbox of one route and starts its writers. A route that is new gets its number in the database.
+func (in *Inbox) Route(ctx context.Context, cfg RouteConfig) (*Route, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults(in.cfg)
+	consumer, err := in.consumer(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("route %s: %w", cfg.Name, err)
+	}
+	rt := &Route{in: in, cfg: cfg, consumer: consumer, sql: newOpenSQL(cfg), flight: make(map[uuid.UUID]struct{})}
+	rt.changed.L = &rt.mu
+	rt.graves.rt = rt
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.closed {
+		return nil, errClosed
+	}
+	in.routes = append(in.routes, rt)
+	for range cfg.Writers {
+		in.live++
+		go newWriter(rt).loop()
+	}
+	if cfg.Retention > 0 {
+		in.live++
+		go newSweeper(rt).loop(in.ctx)
+	}
+	return rt, nil
+}
+
+var errClosed = errors.New("inbox is closed")
+
+// consumer gets or makes the route's number. The insert comes second: each one would use up a number.
+func (in *Inbox) consumer(ctx context.Context, cfg RouteConfig) (id int32, err error) {
+	get := func() error {
+		return in.pool.QueryRow(ctx, consumerIDSQL, cfg.Group, cfg.Name).Scan(&id)
+	}
+	if get() == nil {
+		return id, nil
+	}
+	if _, err := in.pool.Exec(ctx, consumerSQL, cfg.Group, cfg.Name); err != nil {
+		return 0, err
+	}
+	return id, get()
+}
+
+// Close ends the routes and waits for what runs: call it when no Run or Bury is going on. A record that is still in line
+// is not run. A goroutine that was reported as stuck is not waited for.
+func (in *Inbox) Close() {
+	in.stop()
+	in.mu.Lock()
+	in.closed = true
+	routes := in.routes
+	in.mu.Unlock()
+	for _, rt := range routes {
+		rt.close()
+	}
+	in.mu.Lock()
+	for in.live > 0 {
+		in.idle.Wait()
+	}
+	in.mu.Unlock()
+	in.pool.Close()
+}
+
+// left counts a goroutine out.
+func (in *Inbox) left() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.live--
+	in.idle.Broadcast()
+}
+
+// joined counts one in, unless the inbox is closed.
+func (in *Inbox) joined() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.closed {
+		return false
+	}
+	in.live++
+	return true
+}
+
+// takeBack deletes rows in a transaction of its own. It tries for as long as a restart of the database takes: the rows
+// stand for effects that do not exist.
+func (in *Inbox) takeBack(consumer int32, ids string) (err error) {
+	const tries = 30
+	for range tries {
+		ctx, cancel := context.WithTimeout(context.Background(), acquireTimeout)
+		_, err = in.pool.Exec(ctx, takeBackSQL, consumer, ids)
+		cancel()
+		if err == nil || isServerError(err) {
+			return err
+		}
+		if !wait(in.ctx, time.Second) {
+			return err
+		}
+	}
+	return err
+}
+
+// wait is false when ctx ends first.
+func wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (in *Inbox) attempted(rt *Route, e *entry, class string) {
+	if f := in.cfg.Hooks.OnAttempt; f != nil {
+		f(record.AttemptInfo{Route: rt.cfg.Name, Class: class, Took: e.took, Attempt: e.r.Attempts + 1})
+	}
+}
+
+func (in *Inbox) answered(rt *Route, counts []int) {
+	f := in.cfg.Hooks.OnInbox
+	if f == nil {
+		return
+	}
+	for a, n := range counts {
+		if n > 0 {
+			f(record.InboxInfo{Route: rt.cfg.Name, Answer: Answer(a).String(), Records: n})
+		}
+	}
+}
+
+func (in *Inbox) report(r record.Report) {
+	if f := in.cfg.Hooks.OnReport; f != nil {
+		f(r)
+	}
+}

@@ -1,0 +1,254 @@
+package dedup
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/record"
+)
+
+const (
+	// acquireTimeout bounds the wait for a connection; past it the database counts as unavailable.
+	acquireTimeout = 5 * time.Second
+	// openTimeout bounds the opening trip: with it a dead network is noticed, and the wait for the route's lock ends.
+	openTimeout = 15 * time.Second
+	// atMostBusy is how many ids in other hands are looked for at a time: a millisecond each.
+	atMostBusy = 100
+)
+
+// The steps of the opening trip, in order: which one failed says what is in the way.
+const (
+	stepBegin = iota
+	stepGate
+	stepInsert
+	stepPatience
+	stepSavepoint
+)
+
+var errBusy = errors.New("identity is in the hands of another transaction")
+
+// open begins the transaction, inserts the rows and sorts the records by the inbox's answers. It is false when there is
+// nothing to run: everybody has a verdict or goes back in line.
+func (g *group) open() bool {
+	for try := 0; ; try++ {
+		step, err := g.begin()
+		if err == nil {
+			return g.sort()
+		}
+		g.disconnect()
+		switch {
+		case g.ctx.Err() != nil: // a delivery of this group is ending: on without it
+			return false
+		case isCode(err, codeLock) && step == stepInsert:
+			if try > 0 {
+				g.findBusy()
+				return false
+			}
+			if !g.pause() {
+				return false
+			}
+		case isConflict(err):
+			if e := g.alone(); e != nil {
+				e.cause = err
+				g.collide(e)
+			} else {
+				g.rt.conflict()
+			}
+			return false
+		case isServerError(err), isConnect(err), try > g.rt.in.cfg.MaxConns:
+			g.failAll(fault.Unavailable(err, fault.Database))
+			return false
+		}
+		// A connection that had died in the pool: the next one may be as dead, but there are only so many.
+	}
+}
+
+// begin is one round trip: BEGIN, the route's lock, time limits, the rows, a savepoint.
+func (g *group) begin() (step int, err error) {
+	g.began = time.Now()
+	if err := g.connect(); err != nil {
+		return stepBegin, err
+	}
+	exclusive := g.rt.exclusive()
+	gate, patience := g.rt.sql.shared, g.rt.sql.together
+	if exclusive {
+		gate = g.rt.sql.exclusive
+	}
+	if g.alone() != nil {
+		patience = g.rt.sql.alone
+	}
+	g.sortColumns()
+	cols := &g.w.cols
+	b := &pgx.Batch{}
+	b.BeginTx(pgx.TxOptions{IsoLevel: g.rt.cfg.Isolation, AccessMode: pgx.ReadWrite})
+	passed := func(pgconn.CommandTag) error { step++; return nil }
+	b.QueuedQueries[0].Exec(passed)
+	b.Queue(gate, g.rt.consumer).Exec(passed)
+	var inserted int64
+	b.Queue(insertSQL, g.rt.consumer, array(cols.ids), array(cols.hashes), array(cols.coords)).
+		Exec(func(tag pgconn.CommandTag) error { inserted = tag.RowsAffected(); return passed(tag) })
+	b.Queue(patience).Exec(passed)
+	b.Queue("savepoint " + savepoint).Exec(passed)
+	ctx, cancel := context.WithTimeout(g.ctx, openTimeout)
+	defer cancel()
+	results := g.conn.SendBatch(ctx, b)
+	if err := results.Close(); err != nil {
+		return step, err
+	}
+	g.tx = results.Tx()
+	if inserted < int64(len(g.entries)) {
+		return stepSavepoint, g.ask(ctx)
+	}
+	return stepSavepoint, nil
+}
+
+func (g *group) connect() error {
+	ctx, cancel := context.WithTimeout(g.ctx, acquireTimeout)
+	defer cancel()
+	conn, err := g.rt.in.pool.Acquire(ctx)
+	g.conn = conn
+	return err
+}
+
+// disconnect gives the connection back, without a transaction or, if it cannot be brought to that, dead.
+func (g *group) disconnect() {
+	if g.conn == nil {
+		return
+	}
+	if pg := g.conn.Conn().PgConn(); !g.conn.Conn().IsClosed() && !pg.IsBusy() && pg.TxStatus() != 'I' {
+		g.exec("rollback")
+	}
+	g.conn.Release()
+	g.conn = nil
+}
+
+// sortColumns fills the statement's arrays in the order of the ids, the same in every group.
+func (g *group) sortColumns() {
+	g.w.order = append(g.w.order[:0], g.entries...)
+	slices.SortFunc(g.w.order, func(a, b *entry) int {
+		return bytes.Compare(a.r.Identity.Key[:], b.r.Identity.Key[:])
+	})
+	g.w.cols.reset()
+	for _, e := range g.w.order {
+		e.answer = Fresh
+		g.w.cols.add(e.r.Identity.Key, &e.r.Identity, e.r.Replay)
+	}
+}
+
+// ask learns what the inbox says about each record, when not all rows were new.
+func (g *group) ask(ctx context.Context) error {
+	err := readAnswers(ctx, g.conn.Conn(), g.rt.consumer, &g.w.cols, func(i int, a Answer) { g.w.order[i].answer = a })
+	if err != nil {
+		return err
+	}
+	return g.takeOver(ctx)
+}
+
+// takeOver makes a dead row the replayed record's, in its own transaction. A replay in company waits until it is alone.
+func (g *group) takeOver(ctx context.Context) error {
+	e := g.alone()
+	if e == nil || e.answer != DeadReplay {
+		return nil
+	}
+	tag, err := g.conn.Exec(ctx, takeOverSQL, g.rt.consumer, e.r.Identity.Key.String(), e.r.Identity.Coordinates)
+	if err == nil && tag.RowsAffected() == 0 {
+		e.answer = unseen // another replay was faster: ask again
+	}
+	return err
+}
+
+// sort makes the verdicts that the answers are, and the list of those that run.
+func (g *group) sort() bool {
+	var counts [len(answerNames)]int
+	for _, e := range g.entries {
+		if e.answer < unseen {
+			counts[e.answer]++
+		}
+		switch {
+		case g.behindHeld(e):
+			// in line: one it must stay behind is
+		case e.answer == Fresh, e.answer == DeadReplay && g.alone() != nil:
+			g.todo = append(g.todo, e)
+		case e.answer == DeadReplay:
+			e.solo = true
+			g.hold(e)
+		case e.answer == unseen:
+			g.hold(e)
+		case e.answer == IDConflict:
+			g.fail(e, fault.Permanent(ErrConflict))
+		case e.answer == DeadOwn:
+			g.fail(e, fault.Permanent(ErrDead))
+		default:
+			e.outcome = e.answer.Outcome()
+		}
+	}
+	g.rt.in.answered(g.rt, counts[:])
+	return len(g.todo) > 0
+}
+
+// pause waits a moment for the other transaction; false when a delivery is ending.
+func (g *group) pause() bool {
+	t := time.NewTimer(20*time.Millisecond + rand.N(40*time.Millisecond))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-g.ctx.Done():
+		return false
+	}
+}
+
+// findBusy gives Busy to those whose identity is in the hands of another transaction, and lets the others run without
+// them. It tries each id for a millisecond in a transaction that is rolled back.
+func (g *group) findBusy() {
+	if e := g.alone(); e != nil {
+		g.fail(e, fault.Busy(errBusy))
+		return
+	}
+	busy, err := g.queryBusy()
+	if err != nil {
+		return // back in line; the next opening says what is wrong
+	}
+	for _, e := range g.entries {
+		switch {
+		case slices.Contains(busy, e.r.Identity.Key.String()):
+			g.fail(e, fault.Busy(errBusy))
+		case g.behindFailed(e):
+			g.fail(e, record.ErrNotRun)
+		}
+	}
+}
+
+func (g *group) queryBusy() ([]string, error) {
+	ctx, cancel := context.WithTimeout(g.ctx, openTimeout)
+	defer cancel()
+	return g.rt.busy(ctx, array(g.w.cols.ids))
+}
+
+// busy gives those of ids, at most atMostBusy, that another transaction is inserting.
+func (rt *Route) busy(ctx context.Context, ids string) (busy []string, err error) {
+	tx, err := rt.in.pool.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	rows, err := tx.Query(ctx, busySQL, rt.consumer, ids, atMostBusy)
+	if err != nil {
+		return nil, fmt.Errorf("find busy ids: %w", err)
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+func isConnect(err error) bool {
+	var connect *pgconn.ConnectError
+	return errors.As(err, &connect) || errors.Is(err, context.DeadlineExceeded)
+}

@@ -1,0 +1,258 @@
+package dedup
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/record"
+)
+
+// Apply is one record's effects: everything it writes, it writes through tx, and nothing else. It may run more than once
+// before its effects stand once, because others share its transaction. ctx ends with the attempt and with the delivery.
+//
+// nil keeps the effects, fault.Skip keeps none and settles the record as skipped, any other error or a panic undoes them.
+type Apply func(ctx context.Context, tx pgx.Tx, r *record.Record) error
+
+// Route is the inbox of one route: a queue of records and the writers that put them into transactions. It is safe for
+// concurrent use and closed by Inbox.Close.
+type Route struct {
+	in       *Inbox
+	cfg      RouteConfig
+	consumer int32
+	sql      openSQL
+	graves   graveyard
+
+	mu      sync.Mutex
+	changed sync.Cond // the queue may have something for a writer
+	queue   []*call
+	flight  map[uuid.UUID]struct{} // ids that a group of this process has in hand
+	closed  bool
+	stopped error // a handler ended a transaction: nothing more runs
+
+	// hot is until when the route's lock is taken exclusively, and heat how long the last conflict made that.
+	hot  time.Time
+	heat time.Duration
+}
+
+// heat bounds: how long a conflict keeps other groups of the route out, doubling while conflicts go on.
+const (
+	minHeat = 500 * time.Millisecond
+	maxHeat = 8 * time.Second
+)
+
+// Run gives each of rs, records of one message in their order, its effects exactly once. It returns when each is settled
+// (effected, duplicate or skipped, right after COMMIT) or has an Err:
+//
+//   - what its handler returned or panicked with (*fault.PanicError), its own attempt;
+//   - record.ErrNotRun: one it must stay behind failed, or the delivery is ending; no attempt;
+//   - ErrDead: produce its dead letter again; ErrConflict, ErrCrashLoop: it is dead for that reason;
+//   - fault.Busy: another member has it in hand; fault.Unavailable: the database is away, or the route was stopped;
+//     fault.Transient: its deadline passed, or others were in its way three times;
+//   - the cause of ctx, when that ended.
+//
+// ctx is the delivery's: when it ends, what is not committed is rolled back. When the records' Soft closes, nothing more
+// of rs begins, and every wait ends. Run may be called from any number of goroutines: their records share transactions.
+// It never charges an attempt; it adds the time of the attempts to each record's Spent.
+func (rt *Route) Run(ctx context.Context, rs []*record.Record, apply Apply) {
+	if len(rs) == 0 {
+		return
+	}
+	c := newCall(ctx, rs, apply)
+	rt.enqueue(c)
+	soft := rs[0].Soft()
+	for {
+		select {
+		case <-c.done:
+			return
+		case <-soft:
+			soft = nil
+			rt.end(c, record.ErrNotRun, false)
+		case <-ctx.Done():
+			rt.end(c, context.Cause(ctx), true)
+			<-c.done
+			return
+		}
+	}
+}
+
+func (rt *Route) enqueue(c *call) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	switch {
+	case rt.stopped != nil:
+		c.decideQueued(rt.stopped)
+	case rt.closed:
+		c.decideQueued(record.ErrNotRun)
+	case c.entries[0].r.Ending():
+		c.decideQueued(record.ErrNotRun)
+	default:
+		rt.queue = append(rt.queue, c)
+		rt.changed.Signal()
+	}
+}
+
+// end lets nothing more of c begin. A group that waits for something goes on without c; one that runs its handlers is
+// left alone by a soft end, and by a hard end rolled back.
+func (rt *Route) end(c *call, why error, hard bool) {
+	rt.mu.Lock()
+	c.over = why
+	c.decideQueued(why)
+	rt.queue = slices.DeleteFunc(rt.queue, func(x *call) bool { return x == c })
+	g := c.group
+	rt.mu.Unlock()
+	if g != nil {
+		g.withdraw(c, hard)
+	}
+}
+
+// take gives the next group for w, nil when the route is closed.
+func (rt *Route) take(w *writer) *group {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	for !rt.closed {
+		if g := rt.form(w); g != nil {
+			return g
+		}
+		rt.changed.Wait()
+	}
+	return nil
+}
+
+// form makes a group of what is queued, in order. A call stays in the queue when all of its records must wait for
+// another group: the end of that group looks again.
+func (rt *Route) form(w *writer) *group {
+	g := newGroup(rt, w)
+	for _, c := range rt.queue {
+		if !g.take(c) {
+			break
+		}
+	}
+	if len(g.entries) == 0 {
+		return nil
+	}
+	rt.queue = slices.DeleteFunc(rt.queue, func(c *call) bool { return c.group != nil })
+	if len(rt.queue) > 0 {
+		rt.changed.Signal()
+	}
+	return g
+}
+
+// finish tells the records of a group that has ended what became of them, and puts the others back in line.
+//
+// Outcomes first and without the lock: settling calls the records' owners.
+func (rt *Route) finish(g *group) {
+	for _, e := range g.entries {
+		if e.outcome != record.Unsettled {
+			e.r.Err = nil
+			e.r.Settle(e.outcome)
+		}
+	}
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	for _, e := range g.entries {
+		delete(rt.flight, e.r.Identity.Key)
+		e.r.Spent += e.charge()
+		rt.release(e)
+	}
+	rt.leaveBehind(g)
+	for _, c := range slices.Backward(g.calls) {
+		c.group = nil
+		if c.over != nil {
+			c.decideQueued(c.over)
+		} else if c.open > 0 {
+			rt.queue = slices.Insert(rt.queue, 0, c)
+		}
+	}
+	if rt.stopped != nil {
+		rt.drain(rt.stopped)
+	}
+	rt.changed.Broadcast()
+}
+
+// charge is the time that counts for e: its last run, if that decided it. A run that was undone for another's sake is
+// not of its budget.
+func (e *entry) charge() time.Duration {
+	took := e.took
+	e.took = 0
+	if e.outcome == record.Unsettled && (e.err == nil || e.mode != failing) {
+		return 0
+	}
+	return took
+}
+
+func (rt *Route) release(e *entry) {
+	switch {
+	case e.outcome != record.Unsettled:
+		e.c.decide(e, nil)
+	case e.err != nil:
+		e.c.decide(e, e.err)
+	default:
+		e.state, e.mode, e.answer = queued, waiting, Fresh
+	}
+}
+
+// leaveBehind keeps what is still in line behind a record of its domain that failed: in the calls of the group, and,
+// though the scheduler should never let it come to that, in any other.
+func (rt *Route) leaveBehind(g *group) {
+	if len(g.failed) == 0 {
+		return
+	}
+	for _, list := range [...][]*call{g.calls, rt.queue} {
+		for _, c := range list {
+			for i := range c.entries {
+				if e := &c.entries[i]; e.state == queued && g.behindFailed(e) {
+					c.decide(e, record.ErrNotRun)
+				}
+			}
+		}
+	}
+	rt.queue = slices.DeleteFunc(rt.queue, func(c *call) bool { return c.open == 0 })
+}
+
+// drain ends everything that is in line. The lock is held.
+func (rt *Route) drain(why error) {
+	for _, c := range rt.queue {
+		c.decideQueued(why)
+	}
+	rt.queue = nil
+}
+
+func (rt *Route) close() {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	rt.closed = true
+	rt.drain(record.ErrNotRun)
+	rt.changed.Broadcast()
+}
+
+// stop ends the route for this process: its handler cannot be trusted with the transaction.
+func (rt *Route) stop(err error) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	rt.stopped = fault.Unavailable(err, "route "+rt.cfg.Name)
+}
+
+// conflict makes the route exclusive for a while: across processes, one group at a time.
+func (rt *Route) conflict() {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	now := time.Now()
+	if rt.heat > 0 && now.Before(rt.hot.Add(rt.heat)) {
+		rt.heat = min(2*rt.heat, maxHeat)
+	} else {
+		rt.heat = minHeat
+	}
+	rt.hot = now.Add(rt.heat)
+}
+
+func (rt *Route) exclusive() bool {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	return time.Now().Before(rt.hot)
+}

@@ -1,0 +1,149 @@
+package dedup
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/headrace/headrace/record"
+)
+
+// The states of an inbox row.
+const (
+	stateEffected = 0
+	stateSkipped  = 1
+	stateDead     = 2
+)
+
+// Namespaces of the advisory locks: two-number keys, the second is the consumer_id.
+const (
+	routeLock = 0x68725f72 // "hr_r"
+	sweepLock = 0x68725f73 // "hr_s"
+)
+
+// Arrays travel as text: one small argument, which works in each of pgx's exec modes and through a pooler that keeps no
+// prepared statements. The ids are sorted by the caller, so that two groups insert what they share in one order.
+const insertSQL = `insert into headrace.inbox (consumer_id, message_id, value_hash, coordinates)
+select $1::int, u.id, u.vh, u.co
+from unnest($2::text::uuid[], $3::text::bigint[], $4::text::bigint[]) u(id, vh, co)
+on conflict do nothing`
+
+// answerSQL owns the inbox's answer for each record; its numbers are those of Answer. It is asked only when the insert
+// wrote fewer rows than it was given, and in a statement of its own: what another transaction committed while the insert
+// waited for it is visible to a new snapshot alone. The scalar subquery keeps the plan at one index look-up a record,
+// also where it was made on an empty table.
+//
+// Own comes before the hash: the same coordinates are this very record, whatever hashed it then.
+const answerSQL = `select u.n::int, coalesce((
+	select case
+		when i.xmin = pg_current_xact_id()::xid then 0
+		when u.co in (i.coordinates, i.original) then case i.state when 0 then 1 when 1 then 2 else 5 end
+		when i.value_hash <> u.vh then 4
+		when i.state = 2 and u.rp then 6
+		else 3 end
+	from headrace.inbox i where i.consumer_id = $1::int and i.message_id = u.id), 8)::int
+from unnest($2::text::uuid[], $3::text::bigint[], $4::text::bigint[], $5::text::boolean[])
+	with ordinality u(id, vh, co, rp, n)`
+
+const takeOverSQL = `update headrace.inbox set state = 0, original = coalesce(original, coordinates), coordinates = $3::bigint,
+	created_at = now(), reason = null, error = null
+where consumer_id = $1::int and message_id = $2::text::uuid and state = 2 and coordinates <> $3::bigint`
+
+const takeBackSQL = `delete from headrace.inbox where consumer_id = $1::int and message_id = any($2::text::uuid[])`
+
+const skipSQL = `update headrace.inbox set state = 1 where consumer_id = $1::int and message_id = any($2::text::uuid[])`
+
+const busySQL = `select headrace.inbox_busy($1::int, $2::text::uuid[], $3::int)::text`
+
+const burySQL = `insert into headrace.inbox (consumer_id, message_id, state, value_hash, coordinates, reason, error)
+select $1::int, u.id, 2, u.vh, u.co, u.reason, u.error
+from unnest($2::text::uuid[], $3::text::bigint[], $4::text::bigint[], $5::text[], $6::text[])
+	u(id, vh, co, reason, error)
+on conflict do nothing`
+
+const buryAgainSQL = `update headrace.inbox set original = coalesce(original, coordinates), coordinates = $3::bigint,
+	created_at = now(), reason = $4::text, error = $5::text
+where consumer_id = $1::int and message_id = $2::text::uuid and state = 2`
+
+const consumerSQL = `insert into headrace.consumers (consumer_group, route) values ($1, $2)
+on conflict (consumer_group, route) do nothing`
+
+const consumerIDSQL = `select id from headrace.consumers where consumer_group = $1 and route = $2`
+
+// Time limits of the transaction. The insert waits this long for another transaction that inserts the same id; a
+// handler's statement waits this long for a row, so that two groups in each other's way part long before the server's
+// deadlock_timeout (1 s); a record that is alone, under the route's exclusive lock, has nobody to part from.
+const (
+	insertLockTimeout  = 100 * time.Millisecond
+	handlerLockTimeout = 50 * time.Millisecond
+	aloneLockTimeout   = time.Second
+	// idleReserve is on top of AttemptTimeout: after it the server itself frees the rows of a process that was paused.
+	idleReserve = 5 * time.Second
+)
+
+// openSQL are the statements of a route's opening trip that depend on its configuration.
+type openSQL struct {
+	shared, exclusive string
+	together, alone   string
+}
+
+func newOpenSQL(cfg RouteConfig) openSQL {
+	gate := func(lock string) string {
+		return fmt.Sprintf("select %s(%d, $1::int), set_config('lock_timeout', '%s', true), "+
+			"set_config('statement_timeout', '%s', true), set_config('idle_in_transaction_session_timeout', '%s', true)",
+			lock, routeLock, ms(insertLockTimeout), ms(cfg.AttemptTimeout), ms(cfg.AttemptTimeout+idleReserve))
+	}
+	patience := func(d time.Duration) string {
+		return fmt.Sprintf("select set_config('lock_timeout', '%s', true)", ms(d))
+	}
+	return openSQL{
+		shared: gate("pg_advisory_xact_lock_shared"), exclusive: gate("pg_advisory_xact_lock"),
+		together: patience(handlerLockTimeout), alone: patience(aloneLockTimeout),
+	}
+}
+
+func ms(d time.Duration) string {
+	return strconv.FormatInt(max(d.Milliseconds(), 1), 10) + "ms"
+}
+
+// columns builds the arrays of a statement, in the buffers of whoever owns it.
+type columns struct {
+	ids, hashes, coords, replays []byte
+}
+
+func (c *columns) reset() {
+	c.ids, c.hashes, c.coords, c.replays = c.ids[:0], c.hashes[:0], c.coords[:0], c.replays[:0]
+}
+
+func (c *columns) add(key [16]byte, id *record.Identity, replay bool) {
+	c.ids = appendUUID(separated(c.ids), key)
+	c.hashes = strconv.AppendInt(separated(c.hashes), id.ValueHash, 10)
+	c.coords = strconv.AppendInt(separated(c.coords), id.Coordinates, 10)
+	c.replays = strconv.AppendBool(separated(c.replays), replay)
+}
+
+func separated(b []byte) []byte {
+	if len(b) == 0 {
+		return append(b, '{')
+	}
+	return append(b, ',')
+}
+
+// array closes the literal; "{}" for none.
+func array(b []byte) string {
+	if len(b) == 0 {
+		return "{}"
+	}
+	return string(append(b, '}'))
+}
+
+func appendUUID(b []byte, u [16]byte) []byte {
+	const digits = "0123456789abcdef"
+	for i, x := range u {
+		if i == 4 || i == 6 || i == 8 || i == 10 {
+			b = append(b, '-')
+		}
+		b = append(b, digits[x>>4], digits[x&15])
+	}
+	return b
+}

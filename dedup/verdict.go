@@ -1,0 +1,174 @@
+package dedup
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/headrace/headrace/fault"
+)
+
+// SQLSTATEs. Nothing is ever known by an error's text: servers speak many languages.
+const (
+	codeSerialization = "40001"
+	codeDeadlock      = "40P01"
+	codeLock          = "55P03"
+	codeCancelled     = "57014"
+	codeNoSavepoint   = "3B001"
+)
+
+// verdict is what becomes of a record after its handler has run, and of the group with it.
+type verdict uint8
+
+const (
+	// kept: its writes stand and wait for COMMIT.
+	kept verdict = iota
+	// skipped: its row stays, its writes (if any) are undone.
+	skipped
+	// leftOut: it failed before it executed any SQL; nothing is to be undone. One attempt.
+	leftOut
+	// undone: it failed; back to the savepoint, the others of the chunk run again. One attempt.
+	undone
+	// cutOff is undone, and the group ends there: a slow culprit is never run again in company. One attempt.
+	cutOff
+	// collided: it met another transaction, not its own fault: cut, the route's lock goes exclusive. No attempt.
+	collided
+	// brokeOff: it left the connection unusable: closed, everything else again. One attempt.
+	brokeOff
+	// lost: the connection is gone; everything again. No attempt, unless it is the killer.
+	lost
+	// ended: the delivery ended. Everything is rolled back, the others again. No attempt.
+	ended
+	// escaped: the handler ended the transaction. The rows of what is not done are taken back, the route stops.
+	escaped
+	// abandoned: the handler ignored its deadline for so long that the group was taken away from this goroutine.
+	abandoned
+)
+
+// facts are what is seen when a handler has returned. sql says whether it executed any.
+type facts struct {
+	err     error
+	sql     bool
+	closed  bool
+	busy    bool
+	status  byte // of the transaction: 'T' fine, 'E' failed, 'I' gone
+	expired bool // the attempt's deadline passed
+	over    bool // the delivery ended
+}
+
+// judge is the verdict table for a handler.
+//
+//	the delivery ended                                 ended: another member will get the record, so nothing is charged
+//	connection closed by an argument it cannot encode  brokeOff
+//	connection closed                                  lost
+//	busy after closing what we know of                 brokeOff
+//	outside of a transaction                           escaped
+//	nil, state 'T'                                     kept
+//	Skip                                               skipped
+//	40001, 40P01, 55P03                                collided
+//	57014, or the deadline passed                      cutOff: Transient
+//	error or panic, no SQL executed                    leftOut
+//	error, panic, swallowed SQL error after SQL        undone
+func judge(f facts) verdict {
+	_, skip := fault.AsSkip(f.err)
+	switch {
+	case f.over:
+		return ended
+	case f.closed && isEncoding(f.err):
+		return brokeOff
+	case f.closed:
+		return lost
+	case f.busy:
+		return brokeOff
+	case f.status == 'I':
+		return escaped
+	case f.err == nil:
+		return kept
+	case skip:
+		return skipped
+	case isConflict(f.err):
+		return collided
+	case isCode(f.err, codeCancelled) || f.expired:
+		return cutOff
+	case !f.sql && f.status == 'T':
+		return leftOut
+	}
+	return undone
+}
+
+// ofHandler gives a handler's error the meaning that only the inbox knows, unless the handler gave it one by a verb:
+// nothing commits before our COMMIT, so what a deadline or a lost answer leaves is known to be undone, never ambiguous.
+func ofHandler(ctx context.Context, c *fault.Classifier, err error, v verdict) (error, fault.Fault) {
+	f := c.Classify(ctx, err)
+	byVerb := strings.HasPrefix(f.Rule, "verb ")
+	if !byVerb && (v == cutOff || f.Class == fault.ClassAmbiguous) {
+		err, f.Class = fault.Transient(err), fault.ClassTransient
+	}
+	return err, f
+}
+
+// ending is how a COMMIT ended.
+type ending uint8
+
+const (
+	// committed: durable.
+	committed ending = iota
+	// rolledBack: the server refused, for a reason that lies in the records (a deferred constraint).
+	rolledBack
+	// conflicted: the server refused, for a reason that lies between transactions.
+	conflicted
+	// notSent: the server never saw it.
+	notSent
+	// released: the savepoint is gone, so the transaction is not the one that the inbox began.
+	released
+	// unknown: it may be durable or not; only the inbox can tell.
+	unknown
+)
+
+// judgeCommit is the verdict table for the trip that ends with COMMIT. Only an answer of severity ERROR says that the
+// transaction was rolled back: a FATAL may follow the commit record, like a lost connection.
+func judgeCommit(tag string, err error) ending {
+	var pg *pgconn.PgError
+	switch isPg := errors.As(err, &pg); {
+	case err == nil && tag == "COMMIT":
+		return committed
+	case err == nil, errors.Is(err, pgx.ErrTxCommitRollback):
+		return rolledBack
+	case isConflict(err):
+		return conflicted
+	case isPg && pg.Code == codeNoSavepoint:
+		return released
+	case isPg && severity(pg) == "ERROR":
+		return rolledBack
+	case pgconn.SafeToRetry(err):
+		return notSent
+	}
+	return unknown
+}
+
+// severity is in the server's language unless it has the unlocalised one, as all since 9.6 have.
+func severity(pg *pgconn.PgError) string { return pg.SeverityUnlocalized }
+
+func isConflict(err error) bool {
+	return isCode(err, codeSerialization) || isCode(err, codeDeadlock) || isCode(err, codeLock)
+}
+
+func isCode(err error, code string) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == code
+}
+
+// isServerError is an answer of the server that leaves the connection usable.
+func isServerError(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && severity(pg) == "ERROR"
+}
+
+// isEncoding: pgx closes the connection when an argument in the middle of a long batch cannot be encoded.
+func isEncoding(err error) bool {
+	var pre pgx.ErrPreprocessingBatch
+	return errors.As(err, &pre)
+}

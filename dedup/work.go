@@ -1,0 +1,318 @@
+package dedup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/record"
+)
+
+// errAttempt is the Err of an attempt whose time is up.
+var errAttempt = context.DeadlineExceeded
+
+const (
+	toSavepoint   = "rollback to savepoint " + savepoint
+	moveSavepoint = "release savepoint " + savepoint + "; savepoint " + savepoint
+)
+
+// work runs the handlers of the group's fresh records, in order. kept: what is done may be committed. Any other verdict:
+// nothing of the transaction stands.
+func (g *group) work() verdict {
+	for g.next < len(g.todo) {
+		e := g.todo[g.next]
+		switch {
+		case g.gone.Load():
+			return ended
+		case g.behindHeld(e):
+			g.next++
+			continue
+		case g.behindFailed(e):
+			g.next++
+			g.fail(e, record.ErrNotRun)
+			continue
+		case g.next > 0 && time.Since(g.began) > g.rt.in.cfg.MaxBatchTime:
+			return kept // cut: the rest comes in the next group
+		case g.since >= chunk && !g.advance():
+			return g.blame(nil)
+		}
+		g.next++
+		v := g.attempt(e)
+		if v = g.follow(e, v); v != kept {
+			if v == cutOff {
+				return kept
+			}
+			return v
+		}
+	}
+	if g.gone.Load() {
+		return ended
+	}
+	return kept
+}
+
+// advance moves the savepoint behind what is done.
+func (g *group) advance() bool {
+	if !g.exec(moveSavepoint) {
+		return false
+	}
+	g.mark, g.since = len(g.done), 0
+	return true
+}
+
+// follow does to the transaction what a record's verdict says. It gives kept to go on, cutOff to commit what is done,
+// and otherwise what ended the group.
+func (g *group) follow(e *entry, v verdict) verdict {
+	switch v {
+	case kept:
+		e.mode = done
+		g.done = append(g.done, e)
+		return g.witness(e)
+	case skipped:
+		e.mode = skipping
+		if !e.touched {
+			return kept
+		}
+		return g.undo()
+	case leftOut:
+		return kept
+	case undone:
+		return g.undo()
+	case cutOff:
+		if u := g.undo(); u != kept {
+			return u
+		}
+		return cutOff
+	case collided:
+		return g.collide(e)
+	case lost:
+		return g.blame(e)
+	case escaped:
+		return g.escape(e)
+	case brokeOff, ended, abandoned:
+		return v
+	}
+	return v
+}
+
+// undo goes back to the savepoint and runs again what had run well since: it was undone with the culprit. Should one of
+// them fail now, it is a culprit too, and the same happens again without it; each turn leaves one out, so it ends.
+func (g *group) undo() verdict {
+	if !g.exec(toSavepoint) {
+		return g.blame(nil)
+	}
+	again := slices.Clone(g.done[g.mark:])
+	g.done = g.done[:g.mark]
+	for _, e := range again {
+		e.mode = waiting
+	}
+	for _, e := range again {
+		if g.behindFailed(e) {
+			g.fail(e, record.ErrNotRun)
+			continue
+		}
+		if v := g.follow(e, g.attempt(e)); v != kept {
+			return v
+		}
+	}
+	if len(again) > 0 && !g.advance() {
+		return g.blame(nil)
+	}
+	return kept
+}
+
+// collide gives way to another transaction: what stands before the savepoint is committed, everything since comes again,
+// under the route's exclusive lock. A record that collides alone three times is charged: what is in its way is not ours.
+func (g *group) collide(e *entry) verdict {
+	g.rt.conflict()
+	e.conflicts++
+	if g.alone() == e {
+		if e.conflictsAlone++; e.conflictsAlone >= 3 {
+			e.conflictsAlone = 0
+			g.fail(e, fault.Transient(e.cause))
+		}
+		return collided
+	}
+	e.solo = e.conflicts >= 2
+	if g.mark == 0 || !g.exec(toSavepoint) {
+		return collided
+	}
+	for _, x := range g.done[g.mark:] {
+		x.mode = waiting
+	}
+	g.done = g.done[:g.mark]
+	return cutOff
+}
+
+// blame counts who was running when the connection was lost. Who was alone three times kills it, provided that the
+// database answers others. Where nobody in particular was (a savepoint, COMMIT), the second time separates the group.
+func (g *group) blame(e *entry) verdict {
+	if e == nil {
+		e = g.alone()
+	}
+	switch {
+	case e == nil:
+		for _, x := range g.entries {
+			x.losses++
+			x.solo = x.solo || x.losses >= 2
+		}
+	case g.alone() != e:
+		e.solo = true
+	default:
+		if e.lossesAlone++; e.lossesAlone >= 3 {
+			g.convict(e)
+		}
+	}
+	return lost
+}
+
+func (g *group) convict(e *entry) {
+	ctx, cancel := context.WithTimeout(context.Background(), acquireTimeout)
+	defer cancel()
+	if err := g.rt.in.pool.Ping(ctx); err != nil {
+		e.err = fault.Unavailable(err, fault.Database)
+		return
+	}
+	g.fail(e, fault.Permanent(ErrCrashLoop))
+}
+
+// exec runs one of our own statements. A handler may have left the transaction in any state, so the answer decides.
+func (g *group) exec(sql string) bool {
+	stop := g.w.impatient(g.conn.Conn().PgConn().Conn(), g.rt.cfg.AttemptTimeout+g.rt.in.cfg.HardGrace)
+	defer stop()
+	_, err := g.conn.Exec(context.Background(), sql)
+	if isCode(err, codeNoSavepoint) {
+		g.unsaved = true
+	}
+	return err == nil
+}
+
+// attempt runs e's handler once and judges what it left.
+func (g *group) attempt(e *entry) verdict {
+	start := time.Now()
+	a := newAttempt(e.c.ctx, start.Add(g.rt.cfg.AttemptTimeout))
+	a.root.inner, a.scope.texts = g.tx, &g.w.texts
+	e.since = start
+	e.r.Begin()
+	g.w.begin(g, e, a)
+	err := g.call(a, e)
+	if !g.w.end(a) {
+		return abandoned
+	}
+	e.r.End()
+	return g.conclude(e, a, err)
+}
+
+// call is the handler with what it may do to us: a panic is its record's failure.
+func (g *group) call(a *attempt, e *entry) (err error) {
+	ctx := context.Context(a)
+	if around := g.rt.cfg.Around; around != nil {
+		derived, finished := around(a, e.r)
+		ctx = derived
+		defer func() { finished(err) }()
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = &fault.PanicError{Value: p, Stack: debug.Stack()}
+		}
+	}()
+	return e.c.apply(ctx, &a.root, e.r)
+}
+
+// conclude closes what the handler left open and looks at the connection.
+func (g *group) conclude(e *entry, a *attempt, err error) verdict {
+	expired := errors.Is(a.Err(), errAttempt)
+	left := a.scope.close()
+	a.end(context.Canceled) // whatever it started is over
+	e.took = time.Since(e.since)
+	g.since++
+	f := g.look(e, a, err, left)
+	f.expired = expired
+	e.touched, e.raw, e.cause = f.sql, a.scope.raw, f.err
+	v := judge(f)
+	g.charge(e, a, v)
+	return v
+}
+
+func (g *group) look(e *entry, a *attempt, err, left error) facts {
+	pg := g.conn.Conn().PgConn()
+	f := facts{
+		err: err, sql: a.scope.touched, closed: g.conn.Conn().IsClosed(), over: e.c.ctx.Err() != nil,
+		busy: pg.IsBusy(), status: pg.TxStatus(),
+	}
+	switch {
+	case err != nil:
+	case left != nil:
+		f.err = left
+	case f.status == 'E':
+		f.err = fmt.Errorf("%w: %w", errSwallowed, or(a.scope.failed, errors.New("which one is unknown")))
+	}
+	return f
+}
+
+// witness sees, after a handler that had the connection itself in hand, whether the transaction is still the one that
+// the inbox began: that handler may have ended it and begun another, and then the savepoint is gone.
+func (g *group) witness(e *entry) verdict {
+	if !e.raw || g.advance() {
+		return kept
+	}
+	if !g.unsaved {
+		return g.blame(e)
+	}
+	e.mode = waiting
+	return g.escape(e)
+}
+
+// charge gives e the verdict of its own failure and tells the hooks.
+func (g *group) charge(e *entry, a *attempt, v verdict) {
+	class := ""
+	switch v {
+	case leftOut, undone, cutOff, brokeOff:
+		err, f := ofHandler(a, g.rt.in.cfg.Classifier, e.cause, v)
+		class = f.Class.String()
+		g.fail(e, err)
+		if v == brokeOff {
+			_ = g.conn.Conn().PgConn().Conn().Close() // not pgx's Close, which would wait for the server
+		}
+	case kept, skipped:
+	case collided, lost, ended, escaped, abandoned:
+		return
+	}
+	g.rt.in.attempted(g.rt, e, class)
+}
+
+// escape takes back the rows of what is not done, in a transaction of its own, and stops the route.
+func (g *group) escape(e *entry) verdict {
+	g.rt.stop(ErrRouteStopped)
+	g.rt.in.report(record.Report{
+		Kind: "transaction_ended", Route: g.rt.cfg.Name, Topic: e.r.Topic, Partition: e.r.Partition, Offset: e.r.Offset,
+		Err:  ErrRouteStopped,
+		Hint: "the handler of this record ended the transaction through tx.Conn(); what it wrote before that is durable, the record is not settled",
+	})
+	g.disconnect()
+	ids := g.rows(func(x *entry) bool { return x.mode != done })
+	if err := g.rt.in.takeBack(g.rt.consumer, ids); err != nil {
+		g.rt.in.report(record.Report{
+			Kind: "transaction_ended", Route: g.rt.cfg.Name, Topic: e.r.Topic, Partition: e.r.Partition, Offset: e.r.Offset,
+			Err:  err,
+			Hint: "inbox rows of records that are not done could not be taken back: delete those without an effect before the route starts again",
+		})
+	}
+	return escaped
+}
+
+// rows are the ids of those fresh records of the group that match, as an array.
+func (g *group) rows(match func(*entry) bool) string {
+	cols := &g.w.cols
+	cols.reset()
+	for _, e := range g.todo {
+		if match(e) {
+			cols.add(e.r.Identity.Key, &e.r.Identity, e.r.Replay)
+		}
+	}
+	return array(cols.ids)
+}

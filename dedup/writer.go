@@ -1,0 +1,210 @@
+package dedup
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/record"
+)
+
+// writer is a long-lived goroutine that puts a route's records into transactions, one after the other. Its stack has
+// grown to what the handlers need, and its one timer looks after every deadline.
+type writer struct {
+	rt    *Route
+	texts statements
+	cols  columns
+	order []*entry
+
+	// kept between groups, for their memory
+	calls               []*call
+	entries, todo, done []*entry
+
+	mu      sync.Mutex
+	group   *group
+	attempt *attempt // that runs, nil between two
+	entry   *entry   // whose attempt it is
+	conn    net.Conn // to close when patience ends
+	by      time.Time
+	armed   time.Time // when the timer goes off, zero: never
+	timer   *time.Timer
+}
+
+var (
+	errDeadline = errors.New("attempt took longer than its timeout")
+	errGoexit   = errors.New("handler ended its goroutine (runtime.Goexit, as t.FailNow does)")
+)
+
+func newWriter(rt *Route) *writer {
+	w := &writer{rt: rt, texts: statements{solo: rt.cfg.Solo}}
+	w.timer = time.AfterFunc(time.Hour, w.tick)
+	w.timer.Stop()
+	return w
+}
+
+// loop runs groups until the route is closed.
+func (w *writer) loop() {
+	regular := false
+	defer func() {
+		// A handler that ends its goroutine takes this writer with it: the group is settled and another writer comes.
+		if !regular && w.abandon(errGoexit) {
+			go newWriter(w.rt).loop()
+			return
+		}
+		w.rt.in.left()
+	}()
+	for {
+		g := w.rt.take(w)
+		if g == nil {
+			regular = true
+			return
+		}
+		if g.run() {
+			w.rt.finish(g)
+			w.keep(g)
+		} else if !w.rt.in.joined() {
+			regular = true
+			return
+		}
+	}
+}
+
+// keep takes the memory of a group back for the next one, without what it pointed to.
+func (w *writer) keep(g *group) {
+	for _, list := range [...][]*entry{g.entries, g.todo, g.done, w.order} {
+		clear(list)
+	}
+	clear(g.calls)
+	w.calls, w.entries, w.todo, w.done = g.calls, g.entries, g.todo, g.done
+}
+
+// begin starts the clock of an attempt.
+func (w *writer) begin(g *group, e *entry, a *attempt) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.group, w.entry, w.attempt = g, e, a
+	w.watch(a.deadline)
+	if err := e.c.ctx.Err(); err != nil {
+		// The delivery ended before this clock started, so its end found nobody to tell.
+		a.end(err)
+	}
+}
+
+// end stops the clock and reports whether the group is still this goroutine's.
+func (w *writer) end(a *attempt) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.attempt != a {
+		return false
+	}
+	w.group, w.entry, w.attempt = nil, nil, nil
+	return true
+}
+
+// watch makes the timer go off at t or before. The lock is held. As a rule the timer is set for an earlier record and
+// stays: when it goes off it looks at whose turn it is.
+func (w *writer) watch(t time.Time) {
+	if w.armed.IsZero() || t.Before(w.armed) {
+		w.armed = t
+		w.timer.Reset(time.Until(t))
+	}
+}
+
+// impatient closes conn unless the stop function is called within d. It is how a COMMIT is bounded: a cancel request
+// would make the server give up waiting for its standby and call that success.
+func (w *writer) impatient(conn net.Conn, d time.Duration) (stop func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.conn, w.by = conn, time.Now().Add(d)
+	w.watch(w.by)
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.conn = nil
+	}
+}
+
+func (w *writer) tick() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.armed = time.Time{}
+	now := time.Now()
+	switch {
+	case w.conn != nil && now.Before(w.by):
+		w.watch(w.by)
+	case w.conn != nil:
+		_ = w.conn.Close()
+		w.conn = nil
+	case w.attempt == nil:
+	case now.Before(w.attempt.deadline):
+		w.watch(w.attempt.deadline)
+	default:
+		w.overdue(now)
+	}
+}
+
+// overdue ends the context of an attempt whose time is up, and takes the group away from a handler that does not care.
+func (w *writer) overdue(now time.Time) {
+	w.attempt.end(errAttempt)
+	last := w.attempt.deadline.Add(w.rt.in.cfg.HardGrace)
+	if now.Before(last) {
+		w.watch(last)
+		return
+	}
+	w.takeAway(fault.Transient(fmt.Errorf("%w (%s) and ignored its context for %s",
+		errDeadline, w.rt.cfg.AttemptTimeout, w.rt.in.cfg.HardGrace)))
+}
+
+// endAttempt ends the context of the attempt that runs, if it is one of c.
+func (w *writer) endAttempt(g *group, c *call) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.group == g && w.entry.c == c {
+		w.attempt.end(c.ctx.Err())
+	}
+}
+
+// abandon gives up the group in hand from the writer's own goroutine, which is ending. It is false if there is none.
+func (w *writer) abandon(why error) bool {
+	w.mu.Lock()
+	g, e := w.group, w.entry
+	w.group, w.entry, w.attempt = nil, nil, nil
+	w.mu.Unlock()
+	if g == nil {
+		return false
+	}
+	e.r.End()
+	e.took = time.Since(e.since)
+	_ = g.conn.Conn().PgConn().Conn().Close()
+	g.conn.Release()
+	g.fail(e, why)
+	w.rt.in.attempted(w.rt, e, fault.ClassPermanent.String())
+	w.rt.finish(g)
+	return true
+}
+
+// takeAway settles a group whose handler is stuck, from the timer's goroutine: its connection is closed, so that the
+// server frees its rows, the stuck record fails, and the others are back in line for the remaining writers. The lock is
+// held: the handler's return waits for it, sees that the attempt is no longer the current one, and touches nothing.
+func (w *writer) takeAway(why error) {
+	g, e := w.group, w.entry
+	since := e.since
+	w.group, w.entry, w.attempt = nil, nil, nil
+	w.calls, w.entries, w.todo, w.done = nil, nil, nil, nil
+	// Out of the pool, which otherwise could not be closed; the handler may still hold it, so only its socket is closed.
+	_ = g.conn.Hijack().PgConn().Conn().Close()
+	e.r.End()
+	e.took = time.Since(since)
+	g.fail(e, why)
+	w.rt.in.attempted(w.rt, e, fault.ClassTransient.String())
+	w.rt.in.report(record.Report{
+		Kind: "stuck_record", Route: w.rt.cfg.Name, Topic: e.r.Topic, Partition: e.r.Partition, Offset: e.r.Offset,
+		Age: e.took, Err: errDeadline,
+		Hint: "the handler ignores its context; its goroutine and this writer are lost until it returns",
+	})
+	w.rt.finish(g)
+	w.rt.in.left()
+}
