@@ -1,0 +1,161 @@
+package kafkatest
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/headrace/headrace/internal/freeport"
+)
+
+const (
+	// portStep is what lies between the ports of two nodes of a cluster; a node also takes the port above its own.
+	portStep     = 10
+	portAttempts = 3
+	// startTimeout leaves room for a first download on a slow line.
+	startTimeout = 10 * time.Minute
+)
+
+// Cluster is a running Kafka. It is safe for concurrent use, as far as killing and restarting one node at once makes
+// sense. Nodes count from 1.
+type Cluster struct {
+	brokers []string
+	own     bool // of one test: its nodes may be broken
+	dir     string
+	port    int
+	script  string
+	cmd     *exec.Cmd
+	input   *os.File // its end stops the cluster: it must stay open, and reachable, as long as the cluster is used
+}
+
+// Launch starts a cluster outside of a test. stop ends it; so does the end of the process.
+func Launch(nodes int) (c *Cluster, stop func() error, err error) {
+	c, err = launch(nodes, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c, c.stop, nil
+}
+
+// launch tries other ports when somebody was faster: freeport looks -> another process listens -> a node cannot bind.
+func launch(nodes int, properties []string) (*Cluster, error) {
+	path, err := script()
+	if err != nil {
+		return nil, err
+	}
+	for range portAttempts {
+		var c *Cluster
+		c, err = launchOnce(path, nodes, properties)
+		if err == nil || !strings.Contains(err.Error(), "Address already in use") {
+			return c, err
+		}
+	}
+	return nil, err
+}
+
+func launchOnce(script string, nodes int, properties []string) (*Cluster, error) {
+	port, err := freeport.Block(nodes, portStep)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "headrace-kafka-")
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{dir: dir, port: port, script: script}
+	list, err := c.hold(nodes, properties)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	c.brokers = strings.Split(list, ",")
+	return c, nil
+}
+
+// hold runs the script that starts the cluster and ends it when its input ends, and returns the line it prints when the
+// cluster is up. No goroutine is left running for it.
+func (c *Cluster) hold(nodes int, properties []string) (line string, err error) {
+	stdin, input, err := os.Pipe()
+	if err != nil {
+		return "", err
+	}
+	output, stdout, err := os.Pipe()
+	if err != nil {
+		return "", errors.Join(err, stdin.Close(), input.Close())
+	}
+	log, err := os.CreateTemp("", "headrace-kafka-log-")
+	if err != nil {
+		return "", errors.Join(err, stdin.Close(), input.Close(), output.Close(), stdout.Close())
+	}
+	defer func() { _ = errors.Join(log.Close(), os.Remove(log.Name()), output.Close()) }()
+
+	c.cmd = c.command("hold", strconv.Itoa(nodes))
+	c.cmd.Env = append(c.cmd.Env, "KAFKA_PROPS="+strings.Join(properties, "\n"))
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = stdin, stdout, log
+	c.input = input
+	ownGroup(c.cmd)
+	err = errors.Join(c.cmd.Start(), stdin.Close(), stdout.Close())
+	if err != nil {
+		return "", errors.Join(err, input.Close())
+	}
+	_ = output.SetReadDeadline(time.Now().Add(startTimeout))
+	line, err = bufio.NewReader(output).ReadString('\n')
+	if err != nil {
+		stopped := c.stop()
+		said, _ := os.ReadFile(log.Name())
+		return "", fmt.Errorf("kafkatest: no broker: %w: %s", errors.Join(err, stopped), bytes.TrimSpace(said))
+	}
+	return strings.TrimSpace(line), nil
+}
+
+func (c *Cluster) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(c.script, args...)
+	cmd.Env = append(os.Environ(), "KAFKA_DIR="+c.dir, "KAFKA_PORT="+strconv.Itoa(c.port))
+	return cmd
+}
+
+func (c *Cluster) stop() error {
+	return errors.Join(c.input.Close(), c.cmd.Wait(), os.RemoveAll(c.dir))
+}
+
+// Brokers are the addresses of all nodes.
+func (c *Cluster) Brokers() []string { return c.brokers }
+
+// Kill ends a node with SIGKILL and waits until it is gone. Its data stays.
+func (c *Cluster) Kill(t testing.TB, node int) {
+	t.Helper()
+	c.do(t, "kill", node)
+}
+
+// Pause stops a node in its tracks with SIGSTOP: its connections stay and nobody answers.
+func (c *Cluster) Pause(t testing.TB, node int) {
+	t.Helper()
+	c.do(t, "pause", node)
+}
+
+// Resume ends a pause.
+func (c *Cluster) Resume(t testing.TB, node int) {
+	t.Helper()
+	c.do(t, "resume", node)
+}
+
+// Restart starts a killed node on its data and its port, and returns when it is up.
+func (c *Cluster) Restart(t testing.TB, node int) {
+	t.Helper()
+	c.do(t, "restart", node)
+}
+
+func (c *Cluster) do(t testing.TB, verb string, node int) {
+	t.Helper()
+	require.True(t, c.own, "%s would break other tests: take a cluster from Start", verb)
+	out, err := c.command(verb, strconv.Itoa(node)).CombinedOutput()
+	require.NoError(t, err, "%s node %d: %s", verb, node, out)
+}
