@@ -1,0 +1,220 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/record"
+)
+
+// chain is a record that did not succeed, the head, with those that must stay behind it: all of one domain, in order.
+// It belongs to one goroutine.
+//
+//	      ┌────────────── again: the whole chain runs, in order ◄──────────────┐
+//	      ▼                                                                    │
+//	head failed ─► decide ─► back-off ─► lane ───────────────────────────────►─┤
+//	                 │  └──► hold at a gate ─► lane ─────────────────────────►─┤
+//	                 ├─────► dead or parked ─► settled, the next is the head ─►┘
+//	                 └─────► give back: over
+type chain struct {
+	*delivery
+	rs     []*record.Record
+	fault  fault.Fault   // the head's
+	before time.Duration // the head's Spent before its last attempt
+	free   int           // the head's failures in a row that cost it nothing
+	// waiting says that the records were told to wait: they have no lane.
+	waiting bool
+	// flooded is the record that the flood guard refused: it had its verdict already and is charged no more. turn is its
+	// pass of the guard's gate.
+	flooded *record.Record
+	turn    Pass
+}
+
+func (c *chain) head() *record.Record { return c.rs[0] }
+
+// run ends when all are settled or the delivery is over. A panic here is a hook's or a port's; the others go on.
+func (c *chain) run() {
+	defer func() {
+		c.turn.Release()
+		if p := recover(); p != nil {
+			_ = c.rt.stray(c.rs[0], p) // it has told the hooks; the records are given back with the message
+		}
+	}()
+	for len(c.rs) > 0 && c.step() {
+	}
+}
+
+// step does what the head's failure asks for; false when the delivery is over.
+func (c *chain) step() bool {
+	r := c.head()
+	d := c.rt.Retry.Decide(c.state(r))
+	c.charge(r, d)
+	note(r, d)
+	switch d.Action {
+	case Again:
+		return c.backOff(r, d)
+	case Hold:
+		return c.wait(d)
+	case Park:
+		return c.park(r, d)
+	case Dead:
+		return c.dead(r, d)
+	case GiveBack:
+		return false
+	}
+	return false
+}
+
+func (c *chain) state(r *record.Record) State {
+	s := State{
+		Fault: c.fault, Cause: causeOf(r.Err), NotRun: errors.Is(r.Err, record.ErrNotRun), Ending: r.Ending(),
+		Attempts: r.Attempts, Spent: r.Spent, Free: c.free,
+		CanPark: c.rt.Parking != nil, Repeatable: c.rt.Repeatable, Random: rand.Float64(),
+	}
+	s.NeverRan = s.Cause != ""
+	var panicked *fault.PanicError
+	if s.Cause == "" && errors.As(r.Err, &panicked) {
+		s.Cause = dlq.Panic
+	}
+	var park *fault.ParkError
+	if errors.As(r.Err, &park) {
+		s.ParkFor = &park.Delay
+	}
+	return s
+}
+
+// charge keeps the record's accounts, here and nowhere else. What costs nothing takes the attempt's time back too: an
+// outage of ten hours, probed by this record, must leave it the budget that it had.
+func (c *chain) charge(r *record.Record, d Decision) {
+	if !d.Charged || c.flooded == r {
+		r.Spent = c.before
+		c.free++
+		return
+	}
+	c.free = 0
+	r.Attempts++
+	r.LastFailed = time.Now()
+	if r.FirstFailed.IsZero() {
+		r.FirstFailed = r.LastFailed
+	}
+}
+
+func (c *chain) backOff(r *record.Record, d Decision) bool {
+	if d.Wait > 0 {
+		c.rt.Logger.Debug("attempt failed, again", "route", c.rt.Name, "topic", r.Topic, "partition", r.Partition,
+			"offset", r.Offset, "attempts", r.Attempts, "class", c.fault.Class, "rule", c.fault.Rule, "wait", d.Wait, "error", r.Err)
+		c.pause()
+		if !c.sleep(d.Wait) {
+			return false
+		}
+	}
+	if d.Charged {
+		r.Spent += d.Wait
+	}
+	return c.again()
+}
+
+// wait holds the chain. The gate that is shut stands in the way of again, which waits there.
+func (c *chain) wait(d Decision) bool {
+	switch d.Dependency {
+	case BusyElsewhere, Postponed:
+		return c.heldFor(d.Dependency, d.Wait) && c.again()
+	case fault.DeadLetterTopic: // a handler says so; its gate is in no handler's way
+		return c.heldFor(d.Dependency, max(d.Wait, c.rt.Retry.Base)) && c.again()
+	case RetryAfter:
+		c.rt.Gates.Get(RetryAfter).Down(c.rt.until(d.Wait))
+	}
+	return c.again()
+}
+
+// heldFor holds the chain for a time, whoever else runs.
+func (c *chain) heldFor(dependency string, d time.Duration) (ok bool) {
+	c.pause()
+	c.hold(c.rs, dependency, func() { ok = c.sleep(d) })
+	return ok
+}
+
+// again runs the chain once more. One domain goes in and one comes out.
+func (c *chain) again() bool {
+	ps, waited, ok := c.enter(c.rs, c.waiting)
+	c.waiting = waited
+	if !ok {
+		return false
+	}
+	if c.waiting && !record.Resume(c.rs) {
+		ps.release()
+		return false
+	}
+	c.waiting = false
+	head := c.head()
+	left := c.pass(c.rs, ps)
+	if len(left) == 0 {
+		c.rs = nil
+		return true
+	}
+	c.rs, c.fault, c.before = left[0].rs, left[0].fault, left[0].before
+	if c.head() != head {
+		c.begin()
+	}
+	return true
+}
+
+// begin is for a new head.
+func (c *chain) begin() {
+	c.free, c.flooded = 0, nil
+	c.turn.Release()
+	c.turn = Pass{}
+}
+
+// advance makes the next record the head, after the head was settled here. It comes from a pass in which it was not
+// run, or found unreadable.
+func (c *chain) advance() bool {
+	c.rs = c.rs[1:]
+	c.begin()
+	if len(c.rs) > 0 {
+		c.fault, c.before = c.classify(c.head().Err), c.head().Spent
+	}
+	return true
+}
+
+// pause gives up the lane.
+func (c *chain) pause() {
+	if !c.waiting {
+		record.Wait(c.rs)
+		c.waiting = true
+	}
+}
+
+// sleep ends early, with false, when the claim begins to end.
+func (c *chain) sleep(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return !c.head().Ending()
+	case <-c.soft:
+	case <-c.ctx().Done():
+	}
+	return false
+}
+
+func (c *chain) unreadable() bool {
+	var e *DecodeError
+	return errors.As(c.head().Err, &e)
+}
+
+// park puts the head into Postgres. Its followers find its key parked when they run, and join it there.
+func (c *chain) park(r *record.Record, d Decision) bool {
+	ok := c.until(c.rt.Gates.Get(fault.Database), "parking_failed", c.databaseDown, func(ctx context.Context) error {
+		return c.rt.Parking.Park(ctx, r, d.Wait, r.Err)
+	})
+	if ok {
+		r.Settle(record.Parked)
+		return c.advance()
+	}
+	return false
+}

@@ -1,0 +1,166 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/headrace/headrace/dedup"
+	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/record"
+)
+
+// dead takes the head from its verdict to its outcome. The order makes each end of the process between two steps safe:
+//
+//	permit   refused: the record has no row, and is judged again when the deploy is better
+//	row      committed; a crash here: redelivered, the inbox answers dead, the letter is written, the handler never runs
+//	letter   acknowledged; a crash here: written twice, counted once, by its coordinates
+//	settle   the offset may move
+//
+// Nothing in it depends on the record's context: a verdict that was reached is carried out although the claim ends
+// meanwhile, each step under a deadline of its own.
+func (c *chain) dead(r *record.Record, d Decision) bool {
+	permit, ok := c.rt.Flood.Admit(partitionOf(r))
+	if !ok {
+		return c.refused(r)
+	}
+	c.turn.OK()
+	return c.admitted(r, d, permit)
+}
+
+func (c *chain) admitted(r *record.Record, d Decision, permit Permit) bool {
+	used := false
+	defer func() {
+		if used {
+			permit.Used()
+		} else {
+			permit.Return()
+		}
+	}()
+	answer, ok := c.bury(r, d)
+	if !ok {
+		return false
+	}
+	if o := answer.Outcome(); o != record.Dead { // an unknown COMMIT was one, or another record had the identity
+		c.rt.Flood.Settled(partitionOf(r), 1)
+		r.Settle(o)
+		return c.advance()
+	}
+	if !c.produce(r, d) {
+		return false
+	}
+	used = true
+	r.Settle(record.Dead)
+	c.rt.Logger.Warn("record is dead", "route", c.rt.Name, "topic", r.Topic, "partition", r.Partition, "offset", r.Offset,
+		"reason", d.Reason, "class", c.fault.Class, "rule", c.fault.Rule, "attempts", r.Attempts, "error", r.Err)
+	return c.advance()
+}
+
+// bury makes the verdict durable before anything is produced, and asks in the same statement whether the record was
+// dealt with after all.
+func (c *chain) bury(r *record.Record, d Decision) (answer dedup.Answer, ok bool) {
+	grave := dedup.Grave{Reason: string(d.Reason), Err: dlq.Message(r.Err)}
+	ok = c.until(c.rt.Gates.Get(fault.Database), "verdict_not_written", c.databaseDown, func(ctx context.Context) (err error) {
+		answer, err = c.rt.Graves.Bury(ctx, r, grave)
+		if err == nil && answer.Outcome() == record.Unsettled {
+			err = fmt.Errorf("inbox answers %s to a verdict", answer)
+		}
+		return err
+	})
+	return answer, ok
+}
+
+func (c *chain) databaseDown(err error) bool {
+	f := c.rt.Classifier.Classify(context.WithoutCancel(c.ctx()), err)
+	return f.Class == fault.ClassUnavailable || errors.Is(err, context.DeadlineExceeded)
+}
+
+func (c *chain) produce(r *record.Record, d Decision) bool {
+	letter := dlq.Letter{
+		Record: r, Reason: d.Reason, Class: c.fault.Class.String(), Err: r.Err, Attempts: r.Attempts,
+		FirstFailed: r.FirstFailed, LastFailed: r.LastFailed, Group: c.rt.Group, Route: c.rt.Name,
+	}
+	return c.until(c.rt.Gates.Get(fault.DeadLetterTopic), "dead_letter_not_written", topicDown, func(ctx context.Context) error {
+		return c.rt.DeadLetters.Write(ctx, letter)
+	})
+}
+
+// topicDown is every error but those of this one letter, for which no other one should wait.
+func topicDown(err error) bool { return !errors.Is(err, dlq.ErrTooLarge) }
+
+// until does f, each time under its own deadline, until it succeeds: first at once, then, while down says that the
+// dependency is what failed, when its gate lets it through, else after a growing back-off. The handler is not run for
+// it. It is false when the claim is ending.
+func (c *chain) until(gate *Gate, kind string, down func(error) bool, f func(ctx context.Context) error) bool {
+	for try := 0; ; try++ {
+		pass, ok := c.passOf(gate)
+		if !ok {
+			return false
+		}
+		err := c.timed(pass, down, f)
+		if err == nil {
+			return true
+		}
+		c.tell(try, kind, err)
+		wait := backoff(c.rt.Retry.Base, c.rt.Retry.Cap, try)
+		if !down(err) && !c.heldFor(gate.Name(), wait/2+jitter(wait/2)) || c.head().Ending() {
+			return false
+		}
+	}
+}
+
+// timed runs f once and tells the gate; Release for a panic, which says nothing about the dependency.
+func (c *chain) timed(pass Pass, down func(error) bool, f func(ctx context.Context) error) error {
+	defer pass.Release()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx()), c.rt.Retry.DeadLetterTimeout)
+	defer cancel()
+	err := f(ctx)
+	switch {
+	case err == nil:
+		pass.OK()
+	case down(err):
+		pass.Failed()
+	}
+	return err
+}
+
+// passOf waits for the gate in a hold.
+func (c *chain) passOf(gate *Gate) (p Pass, ok bool) {
+	if p, ok = gate.TryEnter(); ok {
+		return p, true
+	}
+	c.pause()
+	c.hold(c.rs, gate.Name(), func() { p, ok = gate.Enter(c.ctx(), c.soft) })
+	return p, ok
+}
+
+// tell reports the first failure; that it goes on is what OnHold says.
+func (c *chain) tell(try int, kind string, err error) {
+	if try > 0 {
+		return
+	}
+	r := c.head()
+	c.rt.report(record.Report{
+		Kind: kind, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Err: err,
+		Hint: "the record stays unsettled and is tried again until it succeeds; its handler is not run for that",
+	})
+}
+
+// refused waits at the flood guard's gate, and runs the handler again once it is let through: as the probe, to find out
+// whether things are better, or because they are, and the verdict was reached when they were not.
+func (c *chain) refused(r *record.Record) (ok bool) {
+	gate, first := c.rt.Flood.refuse(partitionOf(r))
+	if first {
+		c.rt.report(record.Report{
+			Kind: "flood_guard", Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Err: r.Err,
+			Hint: "nearly everything fails: a bad deploy and not bad data? The partition waits, one record is tried again " +
+				"each " + c.rt.Flood.cfg.Probe.String() + "; FloodGuard.Release lets the dead letters through",
+		})
+	}
+	c.turn.Failed() // if it was the probe, it goes to the tail
+	c.pause()
+	c.hold(c.rs, Flood, func() { c.turn, ok = gate.Enter(c.ctx(), c.soft) })
+	c.flooded = r
+	return ok && c.again()
+}

@@ -1,0 +1,202 @@
+package middleware
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/fault"
+)
+
+// Action is what happens to a record that did not succeed.
+type Action uint8
+
+// The actions.
+const (
+	// Again: another attempt after a back-off.
+	Again Action = iota
+	// Hold: wait until a dependency is back, free of charge, then try again.
+	Hold
+	// Park: put it into Postgres to be tried at its due time, out of its partition's way.
+	Park
+	// Dead: write the verdict and the dead letter.
+	Dead
+	// GiveBack: the delivery is over; another will decide.
+	GiveBack
+)
+
+var actionNames = [...]string{"again", "hold", "park", "dead", "give back"}
+
+func (a Action) String() string {
+	if int(a) < len(actionNames) {
+		return actionNames[a]
+	}
+	return fmt.Sprintf("action(%d)", uint8(a))
+}
+
+// Names of what a hold waits for, beside fault.Database, fault.DeadLetterTopic and the names that handlers give.
+const (
+	// RetryAfter is the route's pause for a Retry-After beyond a record's budget.
+	RetryAfter = "retry-after"
+	// BusyElsewhere is another delivery that owns what the record needs. There is no gate for it: it holds nobody else.
+	BusyElsewhere = "busy"
+	// Postponed is the time that a handler asked for with fault.Park, on a route that does not park. No gate either.
+	Postponed = "postponed"
+	// Flood is the guard that refused a dead letter.
+	Flood = "flood-guard"
+	// RouteStopped is a new version of the handler, after one that ended the inbox's transaction by itself.
+	RouteStopped = "route"
+)
+
+// State is all that a decision depends on.
+type State struct {
+	// Fault is what the classifier found in the failure.
+	Fault fault.Fault
+	// Cause is the reason that a permanent failure has by its nature: undecodable, panic, id_conflict, crash_loop. ""
+	// is an ordinary one.
+	Cause dlq.Reason
+	// NeverRan says that the failure came before the handler, so that there was no attempt to charge.
+	NeverRan bool
+	// NotRun says that the record did not fail at all: it stands behind another, or its group was cut.
+	NotRun bool
+	// Ending says that the claim is ending: soft is closed.
+	Ending bool
+	// Attempts are the charged failures before this one.
+	Attempts int
+	// Spent is the part of the budget that is gone.
+	Spent time.Duration
+	// Free counts the failures of the record in a row, before this one, that cost it nothing.
+	Free int
+	// ParkFor is the delay that the handler asked for with fault.Park; nil if it did not.
+	ParkFor *time.Duration
+	// CanPark says that the route parks.
+	CanPark bool
+	// Repeatable says that what the route does may be repeated when its outcome is unknown.
+	Repeatable bool
+	// Random, in [0, 1), is the jitter.
+	Random float64
+}
+
+// Decision is what Decide says.
+type Decision struct {
+	Action Action
+	// Wait is the back-off (Again), the earliest end (Hold), or the delay (Park, 0 for parking's own schedule).
+	Wait time.Duration
+	// Charged says that the failure spends one of the record's attempts, and its time and Wait the record's budget.
+	Charged bool
+	// Dependency names what a Hold waits for.
+	Dependency string
+	// Reason is why it is Dead.
+	Reason dlq.Reason
+}
+
+// busyRounds is how often a Busy record is tried again soon before it is held, and idleRounds how often one that was
+// not run is at once: that a group was cut again and again is no reason to spin.
+const (
+	busyRounds = 5
+	idleRounds = 3
+	busyCap    = time.Second
+)
+
+// Decide is the one place that knows what happens to a record that did not succeed. It has no state and no clock.
+func (p Policy) Decide(s State) Decision {
+	s.Fault.RetryAfter = max(s.Fault.RetryAfter, 0)
+	switch {
+	// The claim ends: the record goes to its next owner as it came. Whatever failed now may have failed because
+	// something is shutting down, so nothing that began before the end is turned into a dead letter after it.
+	case s.Ending:
+		return Decision{Action: GiveBack}
+	case s.NotRun:
+		return p.notRun(s)
+	case s.ParkFor != nil && s.CanPark:
+		return Decision{Action: Park, Wait: max(*s.ParkFor, 0), Charged: true}
+	case s.ParkFor != nil:
+		return p.postponed(s, max(*s.ParkFor, 0))
+	}
+	return p.byClass(s)
+}
+
+func (p Policy) byClass(s State) Decision {
+	switch s.Fault.Class {
+	case fault.ClassPermanent:
+		return Decision{Action: Dead, Reason: or(s.Cause, dlq.Permanent), Charged: !s.NeverRan}
+	case fault.ClassTransient:
+		return p.transient(s, dlq.Exhausted)
+	case fault.ClassAmbiguous:
+		return p.ambiguous(s)
+	case fault.ClassBusy:
+		return p.busy(s)
+	case fault.ClassUnavailable:
+		return Decision{
+			Action: Hold, Dependency: or(s.Fault.Dependency, fault.Database), Wait: min(s.Fault.RetryAfter, p.MaxHold),
+		}
+	case fault.ClassCancelled:
+		return Decision{Action: GiveBack}
+	}
+	return Decision{Action: Dead, Reason: dlq.Permanent, Charged: true}
+}
+
+// ambiguous: what may have been executed is repeated only where the route says that this is safe.
+func (p Policy) ambiguous(s State) Decision {
+	if !s.Repeatable {
+		return Decision{Action: Dead, Reason: dlq.UnknownOutcome, Charged: true}
+	}
+	return p.transient(s, dlq.UnknownOutcome)
+}
+
+// transient never sleeps into a dead budget: if nothing would be left of it after the back-off, the record is exhausted
+// now, with the error that it has.
+func (p Policy) transient(s State, exhausted dlq.Reason) Decision {
+	left, floor := p.Budget-s.Spent, s.Fault.RetryAfter
+	if floor > 0 && left > 0 && floor >= left {
+		return p.later(s, floor)
+	}
+	wait := floor + scale(backoff(p.Base, p.Cap, s.Attempts), s.Random)
+	if floor > 0 && wait >= left {
+		wait = floor
+	}
+	switch {
+	case s.Attempts+1 < p.Attempts && wait < left:
+		return Decision{Action: Again, Wait: wait, Charged: true}
+	case s.CanPark && exhausted == dlq.Exhausted:
+		return Decision{Action: Park, Charged: true}
+	}
+	return Decision{Action: Dead, Reason: exhausted, Charged: true}
+}
+
+// later is for a Retry-After beyond the budget. Somebody said when to come back, so the record is not at fault: it waits
+// for free and is never dead for it. A year is cut to MaxHold, and then asked again.
+func (p Policy) later(s State, after time.Duration) Decision {
+	if after > p.MaxHold && s.CanPark {
+		return Decision{Action: Park, Wait: after}
+	}
+	return Decision{Action: Hold, Dependency: RetryAfter, Wait: min(after, p.MaxHold)}
+}
+
+// postponed is a fault.Park on a route that does not park: the record waits here, and stays in the way of its key only.
+func (p Policy) postponed(s State, delay time.Duration) Decision {
+	s.Fault = fault.Fault{Class: fault.ClassTransient, RetryAfter: delay}
+	d := p.transient(s, dlq.Exhausted)
+	if d.Dependency == RetryAfter {
+		d.Dependency = Postponed
+	}
+	return d
+}
+
+func (p Policy) busy(s State) Decision {
+	floor := min(s.Fault.RetryAfter, p.MaxHold)
+	if s.Free < busyRounds {
+		return Decision{Action: Again, Wait: floor + scale(backoff(p.Base, min(p.Cap, busyCap), s.Free), s.Random)}
+	}
+	wait := backoff(p.Base, p.Cap, s.Free-busyRounds+1)
+	return Decision{Action: Hold, Dependency: BusyElsewhere, Wait: max(floor, wait/2+scale(wait/2, s.Random))}
+}
+
+func (p Policy) notRun(s State) Decision {
+	if s.Free < idleRounds {
+		return Decision{Action: Again}
+	}
+	return Decision{Action: Again, Wait: scale(backoff(p.Base, min(p.Cap, busyCap), s.Free-idleRounds), s.Random)}
+}
+
+func scale(d time.Duration, part float64) time.Duration { return time.Duration(part * float64(d)) }

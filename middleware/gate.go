@@ -1,0 +1,387 @@
+package middleware
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// GateConfig says how a [Gate] looks for its dependency. The zero value has the defaults.
+type GateConfig struct {
+	// Name is the dependency's, as fault.Unavailable and the hooks have it.
+	Name string
+	// Base is the wait before the first probe. Each wait is jittered between its half and its whole, and each failed
+	// probe doubles it. Defaults to 100ms.
+	Base time.Duration
+	// Cap is the longest wait between two probes. Defaults to 5s.
+	Cap time.Duration
+	// ProbeTimeout ends a probe that neither succeeds nor fails, so that one that hangs does not shut the gate for
+	// ever. Longer than an attempt's deadline and its grace. Defaults to 15s.
+	ProbeTimeout time.Duration
+}
+
+func (c GateConfig) withDefaults() GateConfig {
+	c.Base = or(c.Base, 100*time.Millisecond)
+	c.Cap = max(or(c.Cap, 5*time.Second), c.Base)
+	c.ProbeTimeout = or(c.ProbeTimeout, 15*time.Second)
+	return c
+}
+
+// Gate stands before one dependency, a database or a dead letter topic. Open, it costs an atomic load. Shut, because
+// somebody found the dependency down, it lets exactly one through at a time, when the back-off is over: the probe.
+//
+//	        Failed                     due, one at a time
+//	open ───────────► shut ◄────────────────────────────┐
+//	 ▲                 │ │ probe ──► Failed: longer wait, the prober goes to the tail
+//	 │ nobody waits    │ └─────────► Release: the next waiter has the turn at once
+//	 │                 ▼ OK, from anybody
+//	 └──────────────ramp  1, 2, 4, … of those that wait; Failed: shut
+//
+// Who waits is let through in order of arrival, and one that leaves passes its turn on. Without the ramp all that
+// waited would arrive at once at a dependency that just came back, and take it down again.
+//
+// A Gate is safe for concurrent use, may be shared by the routes of a process, and needs no closing: it has a timer
+// while it is shut and no goroutine.
+type Gate struct {
+	cfg  GateConfig
+	word atomic.Uint64 // epoch<<1 | not open: what the fast path reads
+
+	mu    sync.Mutex
+	shut  bool // down; else open, or in the ramp if anybody waits
+	epoch uint64
+	fails int // probes that failed in a row
+	due   time.Time
+	since time.Time
+	out   int // turns of this epoch that are not done
+	// window is how many turns the ramp lets out at once. Each OK adds one, which doubles it a round.
+	window   int
+	queue    []*turn
+	timer    *time.Timer
+	watchers map[int]func()
+	nextID   int
+	told     bool // what the watchers know of Shut
+}
+
+// turn is the right to use a dependency whose gate is not open.
+type turn struct {
+	ready chan struct{}
+	epoch uint64
+	timer *time.Timer
+	done  bool
+}
+
+// NewGate makes an open gate.
+func NewGate(cfg GateConfig) *Gate {
+	return &Gate{cfg: cfg.withDefaults(), watchers: map[int]func(){}}
+}
+
+// Name is the dependency's.
+func (g *Gate) Name() string { return g.cfg.Name }
+
+// Pass is the right to use the dependency once. Say how it went with OK, Failed or Release; the first of them counts,
+// and the zero Pass takes them all for nothing.
+type Pass struct {
+	g     *Gate
+	t     *turn
+	epoch uint64
+}
+
+// Turn says whether the pass was given while the gate was not open: its owner is the probe, or one of the ramp.
+func (p Pass) Turn() bool { return p.t != nil }
+
+// OK says that the dependency answered.
+func (p Pass) OK() {
+	if p.g != nil && (p.t != nil || p.g.word.Load()&1 == 1) {
+		p.g.end(p, verdictOK, time.Time{})
+	}
+}
+
+// Failed says that the dependency is down.
+func (p Pass) Failed() { p.FailedUntil(time.Time{}) }
+
+// FailedUntil is Failed by a dependency that named the time before which nobody should ask again; the zero time if it
+// did not.
+func (p Pass) FailedUntil(t time.Time) {
+	if p.g != nil {
+		p.g.end(p, verdictFailed, t)
+	}
+}
+
+// Release says that the pass was not used, or that nothing was learnt: the next waiter has the turn.
+func (p Pass) Release() {
+	if p.g != nil && p.t != nil {
+		p.g.end(p, verdictNone, time.Time{})
+	}
+}
+
+// TryEnter gives a pass if it need not wait for it.
+func (g *Gate) TryEnter() (Pass, bool) {
+	if w := g.word.Load(); w&1 == 0 {
+		return Pass{g: g, epoch: w >> 1}, true
+	}
+	g.mu.Lock()
+	if !g.closed() {
+		p := Pass{g: g, epoch: g.epoch}
+		g.mu.Unlock()
+		return p, true
+	}
+	if !g.probeDue() {
+		g.mu.Unlock()
+		return Pass{}, false
+	}
+	t := g.enqueue()
+	g.settleAndUnlock()
+	return Pass{g: g, t: t, epoch: t.epoch}, true
+}
+
+// Enter waits for a pass. It reports false when soft closes or ctx ends first.
+func (g *Gate) Enter(ctx context.Context, soft <-chan struct{}) (Pass, bool) {
+	if w := g.word.Load(); w&1 == 0 {
+		return Pass{g: g, epoch: w >> 1}, true
+	}
+	g.mu.Lock()
+	if !g.closed() {
+		p := Pass{g: g, epoch: g.epoch}
+		g.mu.Unlock()
+		return p, true
+	}
+	t := g.enqueue()
+	g.settleAndUnlock()
+	select {
+	case <-t.ready:
+		return Pass{g: g, t: t, epoch: t.epoch}, true
+	case <-soft:
+	case <-ctx.Done():
+	}
+	g.leave(t)
+	return Pass{}, false
+}
+
+// Up says that the dependency answered somebody, whoever asked.
+func (g *Gate) Up() { Pass{g: g}.OK() }
+
+// Down shuts the gate, until t at least; the zero time is the usual back-off.
+func (g *Gate) Down(t time.Time) {
+	g.mu.Lock()
+	if !g.shut {
+		g.close()
+	}
+	if t.After(g.due) {
+		g.due = t
+	}
+	g.settleAndUnlock()
+}
+
+// Shut says that the scheduler should begin nothing that needs the dependency. It is false although the gate is not
+// open when a probe is due and nobody waits to be it: then the line must supply one, or after a revoke that took all
+// waiters away nobody ever would.
+func (g *Gate) Shut() bool {
+	if g.word.Load()&1 == 0 {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.isShut()
+}
+
+// Since is when the gate was shut, and whether it is: for readiness and alerts.
+func (g *Gate) Since() (time.Time, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.since, g.closed()
+}
+
+// Waiting is how many wait for a pass.
+func (g *Gate) Waiting() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.queue)
+}
+
+// Watch calls f whenever Shut may have changed, also when a probe falls due, on the goroutine that changed it. f must
+// be quick; it may call Shut.
+func (g *Gate) Watch(f func()) (stop func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	id := g.nextID
+	g.nextID++
+	g.watchers[id] = f
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		delete(g.watchers, id)
+	}
+}
+
+type passVerdict uint8
+
+const (
+	verdictNone passVerdict = iota
+	verdictOK
+	verdictFailed
+)
+
+func (g *Gate) end(p Pass, v passVerdict, until time.Time) {
+	g.mu.Lock()
+	counts := true
+	if p.t != nil {
+		if p.t.done {
+			// The turn was over before: its timer ended it, and the next one may be out. A success of it is still one.
+			counts = v == verdictOK
+		}
+		g.finish(p.t)
+	}
+	if counts {
+		g.learn(p, v, until)
+	}
+	g.settleAndUnlock()
+}
+
+// learn takes the news of a pass. A failure is news only if the pass is of this epoch: of a thousand that failed with
+// the one that shut the gate, 999 say nothing more, and only the probe's failure makes the wait longer.
+func (g *Gate) learn(p Pass, v passVerdict, until time.Time) {
+	switch v {
+	case verdictNone:
+	case verdictOK:
+		g.reopen()
+	case verdictFailed:
+		if p.epoch == g.epoch {
+			g.close()
+		}
+		if g.shut && until.After(g.due) {
+			g.due = until
+		}
+	}
+}
+
+// reopen begins the ramp: what waits is let through in growing numbers. With nobody waiting it is the open gate.
+func (g *Gate) reopen() {
+	g.fails = 0
+	if g.shut {
+		g.shut, g.window, g.out = false, 0, 0
+	}
+	g.window++
+}
+
+// close shuts the gate for the next back-off. The turns that are out belong to the past now.
+func (g *Gate) close() {
+	if !g.closed() {
+		g.since = time.Now()
+	}
+	wait := backoff(g.cfg.Base, g.cfg.Cap, g.fails)
+	g.shut, g.out = true, 0
+	g.epoch++
+	g.fails++
+	g.due = time.Now().Add(wait/2 + jitter(wait/2))
+}
+
+// closed is whether anybody must wait: down, or in the ramp.
+func (g *Gate) closed() bool { return g.shut || len(g.queue) > 0 }
+
+func (g *Gate) probeDue() bool {
+	return g.shut && g.out == 0 && len(g.queue) == 0 && !time.Now().Before(g.due)
+}
+
+func (g *Gate) isShut() bool { return g.closed() && !g.probeDue() }
+
+func (g *Gate) enqueue() *turn {
+	t := &turn{ready: make(chan struct{})}
+	g.queue = append(g.queue, t)
+	return t
+}
+
+// leave takes a waiter out. One that got its turn in the same moment passes it on.
+func (g *Gate) leave(t *turn) {
+	g.mu.Lock()
+	for i, q := range g.queue {
+		if q == t {
+			g.queue = append(g.queue[:i:i], g.queue[i+1:]...)
+			break
+		}
+	}
+	g.finish(t)
+	g.settleAndUnlock()
+}
+
+// finish ends a turn once. Turns of an earlier epoch are not counted any more.
+func (g *Gate) finish(t *turn) {
+	if t.done {
+		return
+	}
+	t.done = true
+	if t.timer == nil { // never granted
+		return
+	}
+	t.timer.Stop()
+	if t.epoch == g.epoch {
+		g.out = max(g.out-1, 0)
+	}
+}
+
+// grant lets the first waiter go.
+func (g *Gate) grant() {
+	t := g.queue[0]
+	g.queue = g.queue[1:]
+	g.out++
+	t.epoch = g.epoch
+	p := Pass{g: g, t: t, epoch: t.epoch}
+	t.timer = time.AfterFunc(g.cfg.ProbeTimeout, p.Failed)
+	close(t.ready)
+}
+
+// settleAndUnlock grants what may be granted, publishes the state for the fast path, unlocks, and tells the watchers
+// outside of the lock, because they ask Shut.
+func (g *Gate) settleAndUnlock() {
+	g.grantDue()
+	g.publish()
+	g.armTimer()
+	var tell []func()
+	if now := g.isShut(); now != g.told {
+		g.told = now
+		for _, f := range g.watchers {
+			tell = append(tell, f)
+		}
+	}
+	g.mu.Unlock()
+	for _, f := range tell {
+		f()
+	}
+}
+
+func (g *Gate) publish() {
+	word := g.epoch << 1
+	if g.closed() {
+		word |= 1
+	}
+	g.word.Store(word)
+}
+
+func (g *Gate) grantDue() {
+	if g.shut {
+		if g.out == 0 && len(g.queue) > 0 && !time.Now().Before(g.due) {
+			g.grant()
+		}
+		return
+	}
+	for len(g.queue) > 0 && g.out < g.window {
+		g.grant()
+	}
+}
+
+// armTimer wakes the gate when the next probe is due: for the first waiter, or for the watchers if nobody waits.
+func (g *Gate) armTimer() {
+	if g.timer != nil {
+		g.timer.Stop()
+		g.timer = nil
+	}
+	if !g.shut || g.out > 0 {
+		return
+	}
+	if wait := time.Until(g.due); wait > 0 {
+		g.timer = time.AfterFunc(wait, func() {
+			g.mu.Lock()
+			g.settleAndUnlock()
+		})
+	}
+}

@@ -1,0 +1,322 @@
+package middleware_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/headrace/headrace/middleware"
+)
+
+// waiter enters a gate on a goroutine of its own and writes down when it was let through.
+func waiter(g *middleware.Gate, soft <-chan struct{}, use func(middleware.Pass)) {
+	go func() {
+		if p, ok := g.Enter(context.Background(), soft); ok {
+			use(p)
+		}
+	}()
+	synctest.Wait()
+}
+
+// log is what happened, in order.
+type log[T any] struct {
+	mu  sync.Mutex
+	all []T
+}
+
+func (l *log[T]) add(v T) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, v)
+}
+
+func (l *log[T]) get() []T {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.all)
+}
+
+// elapse lets d pass in a bubble, and everything happen that was due.
+func elapse(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func TestGate(t *testing.T) {
+	t.Parallel()
+	run := func(name string, f func(t *testing.T)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, f)
+		})
+	}
+
+	run("OpenLetsEverybodyThrough", func(t *testing.T) {
+		g := middleware.NewGate(middleware.GateConfig{})
+		for range 3 {
+			p, ok := g.TryEnter()
+			require.True(t, ok)
+			require.False(t, p.Turn())
+			p.OK()
+		}
+		require.False(t, g.Shut())
+	})
+
+	run("WaitersAreServedInOrderOneProbeAtATime", func(t *testing.T) {
+		g := middleware.NewGate(middleware.GateConfig{})
+		g.Down(time.Time{})
+		var order log[int]
+		var out log[middleware.Pass]
+		for i := range 4 {
+			waiter(g, nil, func(p middleware.Pass) { order.add(i); out.add(p) })
+		}
+		elapse(100 * time.Millisecond)
+		require.Equal(t, []int{0}, order.get(), "one probe")
+		require.True(t, g.Shut())
+		out.get()[0].Failed()
+		synctest.Wait()
+		require.Equal(t, []int{0}, order.get(), "the next probe waits for a back-off")
+		elapse(200 * time.Millisecond)
+		require.Equal(t, []int{0, 1}, order.get())
+		out.get()[1].OK()
+		synctest.Wait()
+		require.Equal(t, []int{0, 1, 2}, order.get(), "the ramp begins with one")
+		out.get()[2].OK()
+		synctest.Wait()
+		require.Equal(t, []int{0, 1, 2, 3}, order.get())
+		require.False(t, g.Shut(), "nobody waits: open")
+	})
+
+	run("BackOffGrowsToItsCap", func(t *testing.T) {
+		g := middleware.NewGate(middleware.GateConfig{})
+		g.Down(time.Time{})
+		for _, most := range []time.Duration{100, 200, 400, 800, 1600, 3200, 5000, 5000} {
+			began := time.Now()
+			p, ok := g.Enter(t.Context(), nil)
+			require.True(t, ok)
+			require.LessOrEqual(t, time.Since(began), most*time.Millisecond)
+			require.GreaterOrEqual(t, time.Since(began), most*time.Millisecond/2)
+			p.Failed()
+		}
+		g.Up()
+	})
+
+	run("FailuresOfThoseThatBeganBeforeMakeTheWaitNoLonger", func(t *testing.T) {
+		g := middleware.NewGate(middleware.GateConfig{})
+		var passes []middleware.Pass
+		for range 100 {
+			p, _ := g.TryEnter()
+			passes = append(passes, p)
+		}
+		for _, p := range passes {
+			p.Failed()
+		}
+		began := time.Now()
+		p, ok := g.Enter(t.Context(), nil)
+		require.True(t, ok)
+		require.LessOrEqual(t, time.Since(began), 100*time.Millisecond)
+		p.OK()
+	})
+
+	run("StaleFailureDoesNotShutAnOpenGate", func(t *testing.T) {
+		g := middleware.NewGate(middleware.GateConfig{})
+		old, _ := g.TryEnter()
+		g.Down(time.Time{})
+		g.Up()
+		old.Failed()
+		require.False(t, g.Shut())
+	})
+
+	run("FailedProberGoesToTheTail", func(t *testing.T) {
+		g := middleware.NewGate(middleware.GateConfig{})
+		g.Down(time.Time{})
+		var order log[int]
+		for i := range 3 {
+			go func() {
+				for range 2 {
+					p, ok := g.Enter(context.Background(), nil)
+					require.True(t, ok)
+					order.add(i)
+					p.Failed()
+				}
+			}()
+			synctest.Wait()
+		}
+		elapse(time.Minute)
+		require.Equal(t, []int{0, 1, 2, 0, 1, 2}, order.get())
+		g.Up()
+	})
+
+	run("LeaverPassesItsTurnOn", func(t *testing.T) {
+		g := middleware.NewGate(middleware.GateConfig{})
+		g.Down(time.Time{})
+		soft := make(chan struct{})
+		var served log[time.Time]
+		waiter(g, soft, func(middleware.Pass) { t.Error("it has left") })
+		waiter(g, nil, func(p middleware.Pass) { served.add(time.Now()); p.OK() })
+		began := time.Now()
+		close(soft)
+		elapse(time.Second)
+		require.Len(t, served.get(), 1)
+		require.LessOrEqual(t, served.get()[0].Sub(began), 100*time.Millisecond)
+	})
+
+	run("TurnOfOneThatLeavesInTheSameMomentIsNotLost", func(t *testing.T) {
+		for range 50 {
+			g := middleware.NewGate(middleware.GateConfig{Base: time.Millisecond})
+			soft := make(chan struct{})
+			time.AfterFunc(time.Millisecond, func() { close(soft) })
+			g.Down(time.Now().Add(time.Millisecond))
+			waiter(g, soft, func(p middleware.Pass) { p.Release() })
+			began := time.Now()
+			p, ok := g.Enter(t.Context(), nil)
+			require.True(t, ok)
+			require.LessOrEqual(t, time.Since(began), 2*time.Millisecond)
+			p.OK()
+		}
+	})
+
+	run("HungProbeEndsByTimer", func(t *testing.T) {
+		g := middleware.NewGate(middleware.GateConfig{ProbeTimeout: 15 * time.Second})
+		g.Down(time.Time{})
+		hung, ok := g.Enter(t.Context(), nil)
+		require.True(t, ok)
+		began := time.Now()
+		p, ok := g.Enter(t.Context(), nil)
+		require.True(t, ok)
+		require.LessOrEqual(t, time.Since(began), 15*time.Second+200*time.Millisecond)
+		hung.Failed() // late: changes nothing
+		require.True(t, g.Shut())
+		p.OK()
+		require.False(t, g.Shut())
+	})
+
+	run("HungProbeThatSucceedsAfterAllOpens", func(t *testing.T) {
+		g := middleware.NewGate(middleware.GateConfig{})
+		g.Down(time.Time{})
+		hung, _ := g.Enter(t.Context(), nil)
+		elapse(time.Minute)
+		hung.OK()
+		require.False(t, g.Shut())
+	})
+
+	run("SuccessSeenAnywhereOpens", func(t *testing.T) {
+		g := middleware.NewGate(middleware.GateConfig{})
+		old, _ := g.TryEnter()
+		g.Down(time.Now().Add(time.Hour))
+		require.True(t, g.Shut())
+		began := time.Now()
+		waiter(g, nil, func(p middleware.Pass) { p.OK() })
+		old.OK()
+		synctest.Wait()
+		require.False(t, g.Shut())
+		require.Zero(t, time.Since(began))
+	})
+
+	run("NobodyWaitsAndTheSchedulerMustSupplyTheProbe", func(t *testing.T) {
+		g := middleware.NewGate(middleware.GateConfig{})
+		var shut log[bool]
+		stop := g.Watch(func() { shut.add(g.Shut()) })
+		g.Down(time.Time{})
+		require.True(t, g.Shut())
+		elapse(100 * time.Millisecond)
+		require.False(t, g.Shut(), "due, and nobody waits")
+		require.Equal(t, []bool{true, false}, shut.get())
+		p, ok := g.TryEnter()
+		require.True(t, ok)
+		require.True(t, p.Turn())
+		_, second := g.TryEnter()
+		require.False(t, second)
+		require.True(t, g.Shut(), "the probe is out")
+		p.OK()
+		require.Equal(t, []bool{true, false, true, false}, shut.get())
+		stop()
+		g.Down(time.Time{})
+		require.Len(t, shut.get(), 4)
+		g.Up()
+	})
+
+	run("ReleasedTurnTeachesNothing", func(t *testing.T) {
+		g := middleware.NewGate(middleware.GateConfig{})
+		g.Down(time.Time{})
+		p, _ := g.Enter(t.Context(), nil)
+		began := time.Now()
+		var next log[time.Time]
+		waiter(g, nil, func(p middleware.Pass) { next.add(time.Now()); p.OK() })
+		p.Release()
+		p.Failed() // only the first counts
+		synctest.Wait()
+		require.Equal(t, []time.Time{began}, next.get(), "the next probes at once")
+	})
+
+	run("EndOfAContextEndsTheWait", func(t *testing.T) {
+		g := middleware.NewGate(middleware.GateConfig{})
+		g.Down(time.Now().Add(time.Hour))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, ok := g.Enter(ctx, nil)
+		require.False(t, ok)
+		require.Zero(t, g.Waiting())
+		g.Up()
+	})
+
+	run("RampSparesADependencyThatJustCameBack", func(t *testing.T) {
+		// 2,000 wait for a dependency that takes 100 at once. Let go together they would need 21,000 calls.
+		g := middleware.NewGate(middleware.GateConfig{})
+		g.Down(time.Time{})
+		var calls, inside atomic.Int32
+		var wg sync.WaitGroup
+		for range 2000 {
+			wg.Go(func() {
+				for {
+					p, _ := g.Enter(context.Background(), nil)
+					calls.Add(1)
+					full := inside.Add(1) > 100
+					<-time.After(10 * time.Millisecond)
+					inside.Add(-1)
+					if !full {
+						p.OK()
+						return
+					}
+					p.Failed()
+				}
+			})
+		}
+		wg.Wait()
+		require.Less(t, calls.Load(), int32(3000))
+		require.False(t, g.Shut())
+	})
+}
+
+func TestGates(t *testing.T) {
+	t.Parallel()
+	t.Run("OneShutGateShutsTheRoute", func(t *testing.T) {
+		t.Parallel()
+		database := middleware.NewGate(middleware.GateConfig{Name: "database"})
+		a := middleware.NewGates(middleware.GateConfig{}, database)
+		b := middleware.NewGates(middleware.GateConfig{}, database)
+		told := 0
+		stop := b.Watch(func() { told++ })
+		database.Down(time.Now().Add(time.Hour))
+		require.True(t, a.Shut())
+		require.True(t, b.Shut())
+		require.Equal(t, 1, told)
+		require.Contains(t, a.Down(), "database")
+		database.Up()
+		require.False(t, a.Shut())
+		require.Empty(t, a.Down())
+		b.Get("payments").Down(time.Now().Add(time.Hour))
+		require.Equal(t, 3, told, "gates that come later are watched too")
+		require.False(t, a.Shut())
+		stop()
+		b.Get("payments").Up()
+		require.Equal(t, 3, told)
+		require.Same(t, b.Get("payments"), b.Get("payments"))
+	})
+}

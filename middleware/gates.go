@@ -1,0 +1,159 @@
+package middleware
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headrace/headrace/fault"
+)
+
+// Gates are the gates of one route: the database's, the dead letter topic's, and those that come up by name, when a
+// handler returns fault.Unavailable. Together they are what the scheduler asks: while one of them is shut it begins
+// nothing of the route, because every record that it began would end up in memory, waiting.
+//
+// Gates is safe for concurrent use and needs no closing.
+type Gates struct {
+	cfg  GateConfig
+	list atomic.Pointer[[]*Gate] // replaced, never changed
+
+	mu       sync.Mutex
+	watchers map[int]func()
+	nextID   int
+}
+
+// NewGates makes the gates of a route. cfg, but for its name, is for those that are not in shared: give the one gate of
+// the database to all routes that use it, so that one of them probes for all.
+func NewGates(cfg GateConfig, shared ...*Gate) *Gates {
+	s := &Gates{cfg: cfg, watchers: map[int]func(){}}
+	s.list.Store(new([]*Gate))
+	for _, g := range shared {
+		s.add(g)
+	}
+	for _, name := range []string{fault.Database, fault.DeadLetterTopic} {
+		s.Get(name)
+	}
+	return s
+}
+
+// Get gives the gate of a dependency. The first call makes it; it stays, so names should be few.
+func (s *Gates) Get(dependency string) *Gate {
+	if g := s.find(dependency); g != nil {
+		return g
+	}
+	s.mu.Lock()
+	g := s.find(dependency)
+	if g == nil {
+		cfg := s.cfg
+		cfg.Name = dependency
+		g = NewGate(cfg)
+		s.append(g)
+	}
+	s.mu.Unlock()
+	return g
+}
+
+func (s *Gates) find(dependency string) *Gate {
+	for _, g := range *s.list.Load() {
+		if g.Name() == dependency {
+			return g
+		}
+	}
+	return nil
+}
+
+func (s *Gates) add(g *Gate) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.append(g)
+}
+
+// append: callers hold mu.
+func (s *Gates) append(g *Gate) {
+	old := *s.list.Load()
+	list := append(old[:len(old):len(old)], g)
+	s.list.Store(&list)
+	g.Watch(s.changed)
+}
+
+// Shut says that the scheduler should begin nothing of the route.
+func (s *Gates) Shut() bool {
+	for _, g := range *s.list.Load() {
+		if g.Shut() {
+			return true
+		}
+	}
+	return false
+}
+
+// Watch calls f whenever Shut may have changed; it must be quick and may call Shut.
+func (s *Gates) Watch(f func()) (stop func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id := s.nextID
+	s.nextID++
+	s.watchers[id] = f
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.watchers, id)
+	}
+}
+
+// Down tells which dependencies are down and since when: for readiness and alerts, never for liveness. A restart would
+// not bring them back, and would forget what is known of them.
+func (s *Gates) Down() map[string]time.Time {
+	down := map[string]time.Time{}
+	for _, g := range *s.list.Load() {
+		if since, shut := g.Since(); shut {
+			down[g.Name()] = since
+		}
+	}
+	return down
+}
+
+func (s *Gates) changed() {
+	s.mu.Lock()
+	fs := make([]func(), 0, len(s.watchers))
+	for _, f := range s.watchers {
+		fs = append(fs, f)
+	}
+	s.mu.Unlock()
+	for _, f := range fs {
+		f()
+	}
+}
+
+// passes are what one run of records needs: a pass of each gate of the route but the dead letter topic's.
+type passes []Pass
+
+// try takes the passes without waiting, or says which gate is in the way. held is a pass that the caller has already;
+// it is released with the others if one is missing, because a probe that waits for something else would keep its gate
+// shut, and two that wait for each other's gate would wait for ever.
+func (s *Gates) try(held Pass) (passes, *Gate) {
+	list := *s.list.Load()
+	ps := make(passes, 0, len(list))
+	for _, g := range list {
+		switch {
+		case g == held.g:
+			ps = append(ps, held)
+			continue
+		case g.Name() == fault.DeadLetterTopic:
+			continue
+		}
+		p, ok := g.TryEnter()
+		if !ok {
+			ps.release()
+			held.Release()
+			return nil, g
+		}
+		ps = append(ps, p)
+	}
+	return ps, nil
+}
+
+func (ps passes) release() {
+	for _, p := range ps {
+		p.Release()
+	}
+}

@@ -1,0 +1,66 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/headrace/headrace/dedup"
+	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/record"
+)
+
+// Inbox is the innermost layer. It hands the records to Route.Inbox, which calls what is inside of this layer (the
+// user's middlewares and the handler) once a record, on a message of one, in a transaction: dedup.Tx(msg.Context()). So
+// a plain Watermill handler works in a batch of any size, and its effect and the inbox's row are committed together.
+//
+// A handler that returns messages fails for good: the Router would publish them outside of the transaction.
+func Inbox(rt *Route) message.HandlerMiddleware {
+	return rt.layer(inboxLayer, func(handler message.HandlerFunc) message.HandlerFunc {
+		apply := rt.apply(handler)
+		return func(msg *message.Message) ([]*message.Message, error) {
+			rs, err := record.Records(msg)
+			if err != nil {
+				return nil, err
+			}
+			rt.Inbox.Run(msg.Context(), rs, apply)
+			return nil, nil // the verdicts stand on the records
+		}
+	})
+}
+
+// errEscaped is what an attempt's span ends with when a panic or runtime.Goexit passes through it.
+var errEscaped = errors.New("left its handler by a panic or runtime.Goexit")
+
+func (rt *Route) apply(handler message.HandlerFunc) dedup.Apply {
+	return func(ctx context.Context, tx pgx.Tx, r *record.Record) (err error) {
+		if s, ok := r.Event.(skipped); ok {
+			return s.err
+		}
+		ctx, end := rt.Attempt(ctx, r)
+		escaped := true
+		defer func() {
+			if escaped {
+				end(errEscaped)
+			} else {
+				end(err)
+			}
+		}()
+		returned, err := handler(record.Single(dedup.WithTx(ctx, tx), r))
+		escaped = false
+		if err == nil && len(returned) > 0 {
+			return errReturned(len(returned))
+		}
+		return err
+	}
+}
+
+// errReturned is for a handler that returns messages, which Watermill's Router would publish outside of the
+// transaction: after a crash in between they are lost, or sent twice.
+func errReturned(n int) error {
+	return fault.Permanent(fmt.Errorf("handler returned %d messages, which cannot be part of its transaction: "+
+		"publish them with the outbox", n))
+}

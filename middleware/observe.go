@@ -1,0 +1,158 @@
+package middleware
+
+import (
+	"context"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/headrace/headrace/record"
+)
+
+// Observe is the layer that sees each record from the door to its outcome: one span a record, whose parent is the
+// producer's if the record carries one, and Hooks.OnSettle. Without a tracer and that hook it costs nothing.
+func Observe(rt *Route) message.HandlerMiddleware {
+	return rt.layer(observeLayer, func(next message.HandlerFunc) message.HandlerFunc {
+		return func(msg *message.Message) ([]*message.Message, error) {
+			if rt.Tracer == nil && rt.Hooks.OnSettle == nil {
+				return next(msg)
+			}
+			rs, err := record.Records(msg)
+			if err != nil {
+				return nil, err
+			}
+			w := &watch{rt: rt, began: time.Now()}
+			for _, r := range rs {
+				w.begin(msg.Context(), r)
+			}
+			defer w.leave(rs)
+			return next(msg)
+		}
+	})
+}
+
+// watch is the Watcher of one message's records.
+type watch struct {
+	rt    *Route
+	began time.Time
+}
+
+var _ record.Watcher = (*watch)(nil)
+
+func (w *watch) begin(ctx context.Context, r *record.Record) {
+	r.Watch(w)
+	if w.rt.Tracer != nil {
+		r.Span = w.rt.start(ctx, r)
+	}
+}
+
+// Settled is called by the goroutine that settled r, often an inbox's writer.
+func (w *watch) Settled(r *record.Record, o record.Outcome) {
+	if span := spanOf(r); span != nil {
+		span.SetAttributes(attribute.String("headrace.outcome", o.String()), attribute.Int("headrace.attempts", r.Attempts))
+		if o == record.Dead {
+			fail(span, r.Err)
+		}
+		span.End()
+	}
+	if w.rt.Hooks.OnSettle != nil {
+		w.rt.Hooks.OnSettle(record.SettleInfo{
+			Route: w.rt.Name, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset,
+			Outcome: o, Attempts: r.Attempts, Age: time.Since(w.began),
+		})
+	}
+}
+
+// leave ends the spans of what is given back.
+func (w *watch) leave(rs []*record.Record) {
+	if w.rt.Tracer == nil {
+		return
+	}
+	for _, r := range record.Remaining(rs) {
+		if span := spanOf(r); span != nil {
+			span.SetAttributes(attribute.String("headrace.outcome", "given_back"))
+			span.End()
+		}
+	}
+}
+
+// start begins a record's span by OpenTelemetry's conventions for messaging.
+func (rt *Route) start(ctx context.Context, r *record.Record) trace.Span {
+	ctx = propagation.TraceContext{}.Extract(ctx, carrier{r})
+	_, span := rt.Tracer.Start(ctx, "process "+r.Topic, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
+		attribute.String("messaging.system", "kafka"),
+		attribute.String("messaging.operation.type", "process"),
+		attribute.String("messaging.destination.name", r.Topic),
+		attribute.Int("messaging.destination.partition.id", int(r.Partition)),
+		attribute.Int64("messaging.kafka.offset", r.Offset),
+		attribute.String("messaging.consumer.group.name", rt.Group),
+		attribute.String("headrace.route", rt.Name),
+	))
+	return span
+}
+
+// Attempt begins the span of one attempt of r, a child of the record's, and puts it into the context that the attempt
+// is to use. end must be called once, with what came of it. The inbox layer does so around each run of a handler; a
+// layer that calls out does so around each call.
+func (rt *Route) Attempt(ctx context.Context, r *record.Record) (_ context.Context, end func(error)) {
+	parent := spanOf(r)
+	if rt.Tracer == nil || parent == nil {
+		return ctx, func(error) {}
+	}
+	ctx, span := rt.Tracer.Start(trace.ContextWithSpan(ctx, parent), "attempt "+rt.Name, trace.WithAttributes(
+		attribute.Int("headrace.attempt", r.Attempts+1),
+	))
+	return ctx, func(err error) {
+		if err != nil {
+			fail(span, err)
+		}
+		span.End()
+	}
+}
+
+// note writes a decision of the retry layer into the record's span.
+func note(r *record.Record, d Decision) {
+	span := spanOf(r)
+	if span == nil || !span.IsRecording() {
+		return
+	}
+	span.AddEvent(d.Action.String(), trace.WithAttributes(
+		attribute.String("headrace.wait", d.Wait.String()), attribute.String("headrace.dependency", d.Dependency),
+	))
+}
+
+func fail(span trace.Span, err error) {
+	if err != nil {
+		span.RecordError(err)
+		span.SetStatus(codes.Error, err.Error())
+	}
+}
+
+func spanOf(r *record.Record) trace.Span {
+	span, _ := r.Span.(trace.Span)
+	return span
+}
+
+// carrier reads a record's headers. It is never written to.
+type carrier struct{ r *record.Record }
+
+var _ propagation.TextMapCarrier = carrier{}
+
+func (c carrier) Get(key string) string {
+	v, _ := c.r.Header(key)
+	return string(v)
+}
+
+func (c carrier) Set(string, string) {}
+
+func (c carrier) Keys() []string {
+	keys := make([]string, len(c.r.Headers))
+	for i, h := range c.r.Headers {
+		keys[i] = h.Key
+	}
+	return keys
+}

@@ -1,0 +1,93 @@
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Policy says how often, how long and how patiently a record is tried. The zero value has the defaults.
+type Policy struct {
+	// Attempts is how many charged failures a record may have in one delivery, the first included. Defaults to 3.
+	Attempts int
+	// AttemptTimeout is the deadline that the inbox gives each attempt. It stands here because Budget and the gates'
+	// probes are measured by it. Defaults to 5s.
+	AttemptTimeout time.Duration
+	// Base is the back-off before the second attempt: a random part of it, "full jitter", twice as much each time.
+	// Defaults to 200ms.
+	Base time.Duration
+	// Cap is the longest back-off. Defaults to 10s.
+	Cap time.Duration
+	// Budget is the time that a record may spend on attempts and back-offs together. Holds, waits behind another record
+	// and a writer's queue are not in it. Defaults to Attempts × AttemptTimeout + Backoffs(): 15.6s.
+	Budget time.Duration
+	// MaxHold is the longest that one Retry-After beyond the budget is obeyed, and a bound for nothing else: a
+	// dependency that is down is waited for as long as it takes. Defaults to 15m.
+	MaxHold time.Duration
+	// DeadLetterTimeout is the deadline of the inbox's verdict and, again, of the produce. Defaults to 10s.
+	DeadLetterTimeout time.Duration
+}
+
+// WithDefaults is p with the default in each zero field.
+func (p Policy) WithDefaults() Policy {
+	p.Attempts = or(p.Attempts, 3)
+	p.AttemptTimeout = or(p.AttemptTimeout, 5*time.Second)
+	p.Base = or(p.Base, 200*time.Millisecond)
+	p.Cap = or(p.Cap, 10*time.Second)
+	p.MaxHold = or(p.MaxHold, 15*time.Minute)
+	p.DeadLetterTimeout = or(p.DeadLetterTimeout, 10*time.Second)
+	p.Budget = or(p.Budget, time.Duration(p.Attempts)*p.AttemptTimeout+p.Backoffs())
+	return p
+}
+
+// Backoffs is the sum of the longest back-offs between the attempts of one record: a term of the plan.
+func (p Policy) Backoffs() time.Duration {
+	var sum time.Duration
+	for n := range p.Attempts - 1 {
+		sum += backoff(p.Base, p.Cap, n)
+	}
+	return sum
+}
+
+func (p Policy) validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(p.Attempts > 0, "Attempts (%d) must be positive", p.Attempts)
+	check(p.AttemptTimeout > 0, "AttemptTimeout (%s) must be positive", p.AttemptTimeout)
+	check(p.Base > 0, "Base (%s) must be positive", p.Base)
+	check(p.Cap >= p.Base, "Cap (%s) must not be below Base (%s)", p.Cap, p.Base)
+	check(p.Budget >= p.AttemptTimeout, "Budget (%s) must hold one attempt (AttemptTimeout %s)", p.Budget, p.AttemptTimeout)
+	check(p.MaxHold > 0, "MaxHold (%s) must be positive", p.MaxHold)
+	check(p.DeadLetterTimeout > 0, "DeadLetterTimeout (%s) must be positive", p.DeadLetterTimeout)
+	return errors.Join(errs...)
+}
+
+// backoff is base × 2ⁿ, at most limit.
+func backoff(base, limit time.Duration, n int) time.Duration {
+	d := base << min(n, 62)
+	if d>>min(n, 62) != base || d > limit { // the shift overflowed, or it is enough
+		return limit
+	}
+	return d
+}
+
+// jitter is a random part of d.
+func jitter(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return rand.N(d)
+}
+
+func or[T comparable](v, fallback T) T {
+	var zero T
+	if v == zero {
+		return fallback
+	}
+	return v
+}

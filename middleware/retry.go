@@ -1,0 +1,301 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/headrace/headrace/dedup"
+	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/record"
+)
+
+// Retry is the layer that owns every record that did not succeed, with those that must stay behind it: a chain. For each
+// chain [Policy.Decide] says what happens, and the layer does it: another attempt after a back-off, a hold, parking, the
+// dead letter, or nothing because the delivery is over.
+//
+// Retry, hold and dead letters are one layer because they are three ends of one decision about one record. As layers
+// within each other they wait for each other's records: a permanent failure was dead-lettered when its neighbour's hold
+// was over, and not before.
+//
+// Records that succeed have left by then: the inbox settles them. A message without failures costs this layer no
+// goroutine and no timer; a failed chain is one goroutine with a shallow stack.
+func Retry(rt *Route) message.HandlerMiddleware {
+	return rt.layer(retryLayer, func(next message.HandlerFunc) message.HandlerFunc {
+		return func(msg *message.Message) ([]*message.Message, error) {
+			rs, err := record.Records(msg)
+			if err != nil {
+				return nil, err
+			}
+			d := &delivery{rt: rt, msg: msg, next: next, soft: rs[0].Soft()}
+			return nil, d.run(rs)
+		}
+	})
+}
+
+// delivery is one message on its way through the layers inside of Retry, as often as its records need.
+type delivery struct {
+	rt   *Route
+	msg  *message.Message // read only: every pass gets a message of its own
+	next message.HandlerFunc
+	soft <-chan struct{}
+}
+
+func (d *delivery) ctx() context.Context { return d.msg.Context() }
+
+// errLeft stands on records about which nobody said anything.
+var errLeft = errors.New("left without an outcome")
+
+// run takes rs as far as they get in this delivery.
+func (d *delivery) run(rs []*record.Record) error {
+	if rs[0].Ending() { // handed out in the moment before its claim began to end
+		return &givenBack{left: len(rs), all: len(rs)}
+	}
+	ps, waited, ok := d.enter(rs, false)
+	if ok && waited && !record.Resume(rs) {
+		ps.release()
+		ok = false
+	}
+	if !ok {
+		return &givenBack{left: len(rs), all: len(rs), cause: context.Cause(d.ctx())}
+	}
+	d.follow(d.pass(rs, ps))
+	if left := record.Remaining(rs); len(left) > 0 {
+		return &givenBack{left: len(left), all: len(rs), cause: left[0].Err}
+	}
+	return nil
+}
+
+// follow runs chains side by side until each is settled or over. The first one runs here: the message's own goroutine
+// has nothing else to do.
+func (d *delivery) follow(chains []*chain) {
+	if len(chains) == 0 {
+		return
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait() // deferred, so that runtime.Goexit in the one here does not give the others' records back under them
+	for _, c := range chains[1:] {
+		wg.Go(c.run)
+	}
+	chains[0].run()
+}
+
+// enter takes what rs need to run: a pass of each gate. While one of them is shut it waits there, in a hold; waited says
+// that rs were told to wait, by waiting already or here, and must be resumed.
+func (d *delivery) enter(rs []*record.Record, waiting bool) (_ passes, waited, ok bool) {
+	var held Pass
+	ps, shut := d.rt.Gates.try(held)
+	for waited = waiting; shut != nil; ps, shut = d.rt.Gates.try(held) {
+		if !waited {
+			record.Wait(rs)
+			waited = true
+		}
+		d.hold(rs, shut.Name(), func() {
+			held, ok = shut.Enter(d.ctx(), d.soft)
+		})
+		if !ok {
+			return nil, waited, false
+		}
+	}
+	return ps, waited, true
+}
+
+// hold tells the hooks of a wait that costs nothing.
+func (d *delivery) hold(rs []*record.Record, dependency string, wait func()) {
+	if d.rt.Hooks.OnHold == nil {
+		wait()
+		return
+	}
+	info := record.HoldInfo{Route: d.rt.Name, Dependency: dependency, Records: len(rs), Began: true}
+	began := time.Now()
+	d.rt.Hooks.OnHold(info)
+	defer func() {
+		info.Began, info.Took = false, time.Since(began)
+		d.rt.Hooks.OnHold(info)
+	}()
+	wait()
+}
+
+// pass runs rs once through the inner layers, settles accounts with the gates, and gives the chains that are left.
+func (d *delivery) pass(rs []*record.Record, ps passes) []*chain {
+	defer ps.release() // after runtime.Goexit too; a pass that had its answer takes no second
+	before := spent(rs)
+	for _, r := range rs {
+		r.Err = nil
+	}
+	chains := d.split(rs, before, d.call(rs))
+	settled := len(rs)
+	for _, c := range chains {
+		settled -= len(c.rs)
+	}
+	if settled > 0 {
+		d.rt.Flood.Settled(partitionOf(rs[0]), settled)
+	}
+	d.rt.learn(ps, chains, settled > 0)
+	return chains
+}
+
+// spent notes what each of rs has spent so far; nil if nobody has anything, as in every first pass.
+func spent(rs []*record.Record) map[*record.Record]time.Duration {
+	var m map[*record.Record]time.Duration
+	for _, r := range rs {
+		if r.Spent > 0 {
+			if m == nil {
+				m = map[*record.Record]time.Duration{}
+			}
+			m[r] = r.Spent
+		}
+	}
+	return m
+}
+
+// call hands rs inwards. A panic that comes out is no handler's, and nobody's verdict.
+func (d *delivery) call(rs []*record.Record) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = errors.Join(errLeft, d.rt.stray(rs[0], p))
+		}
+	}()
+	_, err = d.next(record.Derive(d.msg, rs))
+	return err
+}
+
+// split makes chains of what has no outcome: one a domain, and one a record that depends on no other, in offset order.
+// The record is the truth. err, what came out of a call, is only for those that have no verdict of their own.
+func (d *delivery) split(rs []*record.Record, before map[*record.Record]time.Duration, err error) []*chain {
+	var (
+		chains []*chain
+		at     map[string]*chain
+		lost   int
+	)
+	for _, r := range rs {
+		if r.Settled() {
+			continue
+		}
+		if r.Err == nil {
+			r.Err = or(err, errLeft)
+		}
+		if errors.Is(r.Err, errLeft) {
+			lost++
+		}
+		if c := at[r.Domain()]; c != nil && r.Domain() != "" {
+			c.rs = append(c.rs, r)
+			continue
+		}
+		c := &chain{delivery: d, rs: []*record.Record{r}, before: before[r], fault: d.classify(r.Err)}
+		if at == nil {
+			at = map[string]*chain{}
+		}
+		at[r.Domain()] = c
+		chains = append(chains, c)
+	}
+	if lost > 0 && err == nil {
+		d.reportLost(rs[0], lost)
+	}
+	return chains
+}
+
+func (d *delivery) reportLost(r *record.Record, n int) {
+	d.rt.report(record.Report{
+		Kind: "left_unsettled", Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Err: errLeft,
+		Hint: "a layer or middleware returned without an error and without an outcome; the records were given back",
+	})
+	d.rt.Logger.Debug("records left without an outcome", "route", d.rt.Name, "records", n)
+}
+
+// classify says what err means for its record.
+func (d *delivery) classify(err error) fault.Fault {
+	switch {
+	case errors.Is(err, record.ErrNotRun):
+		return fault.Fault{Rule: "not run"}
+	case errors.Is(err, errLeft):
+		return fault.Fault{Class: fault.ClassCancelled, Rule: "left"}
+	case d.ctx().Err() != nil:
+		return fault.Fault{Class: fault.ClassCancelled, Rule: "delivery ended"}
+	case errors.Is(err, dedup.ErrRouteStopped):
+		// A handler that ends the inbox's transaction is a bug of the route. Its records are as healthy as before, and
+		// wait for a version without it.
+		return fault.Fault{Class: fault.ClassUnavailable, Dependency: RouteStopped, Rule: "route stopped"}
+	case causeOf(err) != "":
+		return fault.Fault{Class: fault.ClassPermanent, Rule: string(causeOf(err))}
+	}
+	return d.rt.Classifier.Classify(d.ctx(), err)
+}
+
+// causeOf is the reason that an error has by its nature, "" for one that must be classified. A dead row's record died
+// before; why stands in the row, and the letter says that it is written again.
+func causeOf(err error) dlq.Reason {
+	var unread *DecodeError
+	switch {
+	case errors.As(err, &unread):
+		return dlq.Undecodable
+	case errors.Is(err, dedup.ErrConflict):
+		return dlq.IDConflict
+	case errors.Is(err, dedup.ErrCrashLoop):
+		return dlq.CrashLoop
+	case errors.Is(err, dedup.ErrDead):
+		return dlq.Permanent
+	}
+	return ""
+}
+
+// learn tells the gates what a pass has shown. A failure counts more than a success beside it: the dependency may have
+// gone down in between.
+func (rt *Route) learn(ps passes, chains []*chain, settled bool) {
+	down := map[string]time.Duration(nil)
+	answered := settled // by the database
+	for _, c := range chains {
+		switch f := c.fault; {
+		case errors.Is(c.rs[0].Err, record.ErrNotRun):
+		case f.Class == fault.ClassUnavailable:
+			down = put(down, or(f.Dependency, fault.Database), f.RetryAfter)
+		case f.Class == fault.ClassCancelled, c.unreadable():
+		case f.RetryAfter > 0:
+			down = put(down, RetryAfter, f.RetryAfter)
+			answered = true
+		default:
+			answered = true // its handler ran, or the inbox knew better: in a transaction either way
+		}
+	}
+	for _, p := range ps {
+		name := p.g.Name()
+		after, failed := down[name]
+		delete(down, name)
+		switch {
+		case failed && name == RetryAfter && !p.Turn():
+			// A Retry-After is waited for by its record; only who probes for others pauses them again.
+		case failed:
+			p.FailedUntil(rt.until(after))
+		case settled, answered && name == fault.Database:
+			p.OK()
+		default:
+			p.Release()
+		}
+	}
+	delete(down, RetryAfter)
+	for name, after := range down { // met for the first time
+		rt.Gates.Get(name).Down(rt.until(after))
+	}
+}
+
+func put(m map[string]time.Duration, name string, d time.Duration) map[string]time.Duration {
+	if m == nil {
+		m = map[string]time.Duration{}
+	}
+	m[name] = max(m[name], d)
+	return m
+}
+
+// until is when a Retry-After is over, the zero time for none.
+func (rt *Route) until(after time.Duration) time.Time {
+	if after <= 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(min(after, rt.Retry.MaxHold))
+}
+
+func partitionOf(r *record.Record) Partition { return Partition{r.Topic, r.Partition} }

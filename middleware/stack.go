@@ -1,0 +1,172 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/headrace/headrace/dedup"
+	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/record"
+)
+
+// Effects runs records through an apply function and makes what it did durable, each record exactly once. *dedup.Route
+// is one.
+type Effects interface {
+	// Run blocks until each of rs is settled or has Err set. It never charges an attempt.
+	Run(ctx context.Context, rs []*record.Record, apply dedup.Apply)
+}
+
+// Graves takes verdicts. *dedup.Route is one.
+type Graves interface {
+	// Bury makes the verdict durable, or says that the record was dealt with before.
+	Bury(ctx context.Context, r *record.Record, g dedup.Grave) (dedup.Answer, error)
+}
+
+// DeadLetters writes dead letters. *dlq.Writer is one.
+type DeadLetters interface {
+	// Write returns nil once the letter is acknowledged by all in-sync replicas.
+	Write(ctx context.Context, l dlq.Letter) error
+}
+
+var (
+	_ Effects     = (*dedup.Route)(nil)
+	_ Graves      = (*dedup.Route)(nil)
+	_ DeadLetters = (*dlq.Writer)(nil)
+)
+
+// Parking takes records that are to be tried again much later.
+type Parking interface {
+	// Park makes r's place durable. A delay of 0 is Parking's own schedule.
+	Park(ctx context.Context, r *record.Record, delay time.Duration, cause error) error
+}
+
+// Route is what the layers of one route share. Name, Group, Inbox, Graves and DeadLetters are required. It must not be
+// changed once a layer was made from it, and is safe for concurrent use then.
+type Route struct {
+	// Name is the route's, permanent, and Group the consumer group's.
+	Name, Group string
+	// Inbox makes effects durable, Graves verdicts, DeadLetters copies of dead records.
+	Inbox       Effects
+	Graves      Graves
+	DeadLetters DeadLetters
+	// Parking takes what is parked. nil: the route does not park.
+	Parking Parking
+
+	// Identity finds the producer's identity of a record; the first resolver that finds one decides.
+	Identity []dedup.Resolver
+	// Decode sets r.Event from r.Value. An error of it is Permanent, reason undecodable, unless it says otherwise with a
+	// verb: one that asks a schema registry returns fault.Unavailable. nil leaves Event nil.
+	Decode func(r *record.Record) error
+	// Classifier says what errors mean. Defaults to the built-in rules.
+	Classifier *fault.Classifier
+	// Retry says how often and how long.
+	Retry Policy
+	// Repeatable says that what the route does may be repeated although an attempt's outcome is unknown.
+	Repeatable bool
+
+	// Gates are those of the dependencies; give them to the route's subscription too. Defaults to gates of the route's
+	// own.
+	Gates *Gates
+	// Flood guards the dead letter topic. Defaults to a guard of the route's own.
+	Flood *FloodGuard
+
+	// Batches says that everything around the stack knows messages of several records, which have no payload. If it is
+	// false, the first one is reported: a stock middleware before the stack would look at an empty message.
+	Batches bool
+	// Hooks are told what happens. Defaults to none.
+	Hooks *record.Hooks
+	// Tracer makes the spans. nil: none.
+	Tracer trace.Tracer
+	// Logger gets each dead letter (warn) and each attempt that will be repeated (debug). Defaults to slog.Default().
+	Logger *slog.Logger
+
+	prepareOnce sync.Once
+	invalid     error // what validate found
+	orderOnce   sync.Once
+	batchOnce   sync.Once
+}
+
+// Stack gives the layers in the one order that loses nothing, outermost first:
+//
+//	guard ► observe ► retry ► decode ► inbox ► (middlewares added after these) ► handler
+//
+// It sets the defaults of rt, and refuses one that cannot work, with all its problems in one error.
+func Stack(rt *Route) ([]message.HandlerMiddleware, error) {
+	if rt.prepare(); rt.invalid != nil {
+		return nil, rt.invalid
+	}
+	return []message.HandlerMiddleware{Guard(rt), Observe(rt), Retry(rt), Decode(rt), Inbox(rt)}, nil
+}
+
+// ErrOrder reports layers that are not in the order of [Stack]. Match with errors.Is.
+var ErrOrder = errors.New("layers are not in the order of middleware.Stack")
+
+// Verify says whether mws, outermost first, have the layers of one stack in their order. Other middlewares may stand
+// around them and between them; they see one empty message. Whoever puts the layers together by hand calls it at start;
+// a wrong order that nobody verified is found by the first record, which is given back.
+func Verify(mws ...message.HandlerMiddleware) error {
+	handler := message.HandlerFunc(func(*message.Message) ([]*message.Message, error) { return nil, nil })
+	for i := len(mws) - 1; i >= 0; i-- {
+		handler = mws[i](handler)
+	}
+	t := &trail{probe: true}
+	msg := message.NewMessage("verify", nil)
+	msg.SetContext(context.WithValue(context.Background(), trailKey{}, t))
+	if _, err := handler(msg); err != nil {
+		return fmt.Errorf("%w: a middleware among them answers the empty message with an error: %w", ErrOrder, err)
+	}
+	if !t.complete() {
+		return fmt.Errorf("%w: have %s, want %s", ErrOrder, names(t.seen), names(order[:]))
+	}
+	return nil
+}
+
+// prepare sets the defaults, once.
+func (rt *Route) prepare() {
+	rt.prepareOnce.Do(func() {
+		rt.Retry = rt.Retry.WithDefaults()
+		rt.Classifier = or(rt.Classifier, &fault.Classifier{})
+		rt.Hooks = or(rt.Hooks, &record.Hooks{})
+		rt.Logger = or(rt.Logger, slog.Default())
+		if rt.Gates == nil {
+			// A probe is over when its attempt must be, with the grace for a handler that ignores its context.
+			rt.Gates = NewGates(GateConfig{ProbeTimeout: 2*rt.Retry.AttemptTimeout + 5*time.Second})
+		}
+		if rt.Flood == nil {
+			rt.Flood = NewFloodGuard(FloodConfig{})
+		}
+		if err := rt.validate(); err != nil {
+			rt.invalid = fmt.Errorf("route %q: %w", rt.Name, err)
+		}
+	})
+}
+
+func (rt *Route) validate() error {
+	var errs []error
+	missing := func(is bool, field string) {
+		if is {
+			errs = append(errs, errors.New(field+" is required"))
+		}
+	}
+	missing(rt.Name == "", "Name")
+	missing(rt.Group == "", "Group")
+	missing(rt.Inbox == nil, "Inbox")
+	missing(rt.Graves == nil, "Graves")
+	missing(rt.DeadLetters == nil, "DeadLetters")
+	return errors.Join(append(errs, rt.Retry.validate())...)
+}
+
+func (rt *Route) report(r record.Report) {
+	r.Route = rt.Name
+	if rt.Hooks.OnReport != nil {
+		rt.Hooks.OnReport(r)
+	}
+}
