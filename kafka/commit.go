@@ -52,10 +52,10 @@ func (s *Source) commitLoop() {
 func (s *Source) commitMoved() error {
 	ctx, cancel := context.WithTimeout(s.root, commitTimeout)
 	defer cancel()
-	if !s.takeCommits(ctx) {
+	if !s.commits.take(ctx) {
 		return ctx.Err()
 	}
-	defer s.returnCommits()
+	defer s.commits.unlock()
 	marks := make(map[*owned]claim.Mark)
 	for _, o := range s.allClaims() {
 		if m, ok := o.Watermark(); ok && m != o.sent {
@@ -69,10 +69,10 @@ func (s *Source) commitMoved() error {
 func (s *Source) lastCommit(marks map[*owned]claim.Mark) {
 	ctx, cancel := context.WithTimeout(s.root, s.cfg.CommitReserve)
 	defer cancel()
-	if !s.takeCommits(ctx) {
+	if !s.commits.take(ctx) {
 		return
 	}
-	defer s.returnCommits()
+	defer s.commits.unlock()
 	for {
 		err := s.commit(ctx, marks)
 		if err == nil {
@@ -96,17 +96,6 @@ func elapsed(ctx context.Context, d time.Duration) bool {
 		return false
 	}
 }
-
-func (s *Source) takeCommits(ctx context.Context) bool {
-	select {
-	case s.commits <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-func (s *Source) returnCommits() { <-s.commits }
 
 // commit sends one request of our own, in the member's name. The client's commits wait for a join that is under way,
 // which lasts as long as the slowest member drains (measured: 9.6 s); the broker takes this one. With the commit token.

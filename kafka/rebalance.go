@@ -26,7 +26,11 @@ type ending struct {
 func (s *Source) assigned(ctx context.Context, _ *kgo.Client, parts map[string][]int32) {
 	s.pulse.beat()
 	s.problems.solve(groupProblem)
-	if len(parts) == 0 {
+	// The first assignment may come before NewClient has returned to join, which holds the lock until s.client is set.
+	s.mu.Lock()
+	stopping := s.stopping
+	s.mu.Unlock()
+	if len(parts) == 0 || stopping {
 		return
 	}
 	ids := s.topicIDs(ctx, parts)
@@ -107,8 +111,8 @@ func (s *Source) lost(_ context.Context, _ *kgo.Client, parts map[string][]int32
 }
 
 func (s *Source) endParts(parts map[string][]int32, how ending) {
-	s.ending.Lock()
-	defer s.ending.Unlock()
+	s.ending.lock()
+	defer s.ending.unlock()
 	s.mu.Lock()
 	for topic, ps := range parts {
 		for _, p := range ps {

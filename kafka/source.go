@@ -36,20 +36,20 @@ type Source struct {
 	silenced map[tp]resumption // claims that ended because the coordinator was silent
 
 	fence    *fence
-	commits  chan struct{} // one token: whoever holds it may snapshot and commit
-	ending   sync.Mutex    // one end of claims at a time
+	commits  token         // whoever holds it may snapshot and commit
+	ending   token         // one end of claims at a time
 	flowMu   sync.Mutex    // pausing and resuming follow each other
 	flowing  chan struct{} // one token: a claim has room again
 	pulse    pulse
 	problems problems
 
-	quit     chan struct{} // closed when the Source begins to stop
-	stopOnce sync.Once
-	loops    sync.WaitGroup
-	senders  sync.WaitGroup // subscriptions that have not closed their channel
-	done     chan struct{}
-	err      error // valid once done is closed
-	gaveUp   atomic.Pointer[error]
+	quit    chan struct{} // closed when the Source begins to stop
+	stopped atomic.Bool   // somebody runs shutDown
+	loops   sync.WaitGroup
+	senders sync.WaitGroup // subscriptions that have not closed their channel
+	done    chan struct{}
+	err     error // valid once done is closed
+	gaveUp  atomic.Pointer[error]
 }
 
 var _ message.Subscriber = (*Source)(nil)
@@ -73,7 +73,7 @@ func NewSource(cfg SourceConfig) (*Source, error) {
 		cfg:    cfg,
 		routes: make(map[string][]*route), claims: make(map[tp]*owned), ids: make(map[string]uuid.UUID),
 		silenced: make(map[tp]resumption),
-		commits:  make(chan struct{}, 1), flowing: make(chan struct{}, 1),
+		commits:  newToken(), ending: newToken(), flowing: make(chan struct{}, 1),
 		quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	s.root, s.cancel = context.WithCancel(context.Background())
@@ -119,7 +119,9 @@ func (s *Source) join() {
 // its group and every channel of Subscribe is closed. It returns when all of that is done. A second call waits for the
 // first.
 func (s *Source) Stop(ctx context.Context) error {
-	s.stopOnce.Do(func() { s.shutDown(ctx, nil) })
+	if s.stopped.CompareAndSwap(false, true) {
+		s.shutDown(ctx, nil)
+	}
 	<-s.done
 	return s.err
 }
@@ -130,7 +132,9 @@ func (s *Source) Close() error { return s.Stop(context.Background()) }
 // fail ends the Source by itself.
 func (s *Source) fail(err error) {
 	s.gaveUp.CompareAndSwap(nil, &err)
-	s.stopOnce.Do(func() { s.shutDown(context.Background(), err) })
+	if s.stopped.CompareAndSwap(false, true) {
+		s.shutDown(context.Background(), err)
+	}
 }
 
 // Done closes when the Source has ended, by Stop or by itself; Err then says why.

@@ -28,9 +28,9 @@ func (s *Source) shutDown(ctx context.Context, cause error) {
 	close(s.quit)
 
 	if client != nil {
-		s.ending.Lock()
+		s.ending.lock()
 		s.endClaims(ctx, s.allClaims(), ending{event: "stopped", cause: record.ErrStopping, grace: s.cfg.DrainGrace})
-		s.ending.Unlock()
+		s.ending.unlock()
 	}
 	s.endSubscriptions()
 	if client != nil {

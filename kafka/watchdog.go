@@ -141,10 +141,10 @@ func (s *Source) watchCoordinator() {
 		patience += s.cfg.RebalanceTimeout
 	}
 	// Claims that are being ended by a rebalance or a stop need no watchdog, and those that stay are not to wait for it.
-	if !s.ending.TryLock() {
+	if !s.ending.tryLock() {
 		return
 	}
-	defer s.ending.Unlock()
+	defer s.ending.unlock()
 	if s.pulse.silence() > patience {
 		s.silence(s.allClaims())
 	} else {
