@@ -60,7 +60,7 @@ func install(ctx context.Context) (*installation, error) {
 	if err := in.make(ctx, home, root); err != nil {
 		return nil, err
 	}
-	return in, os.WriteFile(ready, nil, 0o644) //nolint:gosec // an empty marker
+	return in, os.WriteFile(ready, nil, 0o644) // an empty marker
 }
 
 func (in *installation) make(ctx context.Context, home, root string) error {
@@ -87,10 +87,6 @@ func unpack(home, root string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(scratch) }()
-	port, err := freeport.Get() // the library insists on a free one
-	if err != nil {
-		return err
-	}
 	data := filepath.Join(scratch, "data")
 	if err := os.Mkdir(data, 0o700); err != nil {
 		return err
@@ -99,15 +95,13 @@ func unpack(home, root string) error {
 	if err := os.WriteFile(filepath.Join(data, "PG_VERSION"), []byte(major), 0o600); err != nil {
 		return err
 	}
-	err = embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().
+	err = startLibrary(embeddedpostgres.DefaultConfig().
 		Version(Version).
 		CachePath(home).
 		BinariesPath(root).
 		RuntimePath(filepath.Join(scratch, "run")).
 		DataPath(data).
-		Port(uint32(port)). // only looked at
-		Logger(io.Discard)).
-		Start()
+		Logger(io.Discard))
 	if err == nil {
 		return errors.New("the library started a server where none could start")
 	}
@@ -115,6 +109,22 @@ func unpack(home, root string) error {
 		return fmt.Errorf("installing postgres %s: %w", Version, err)
 	}
 	return nil
+}
+
+// startLibrary starts on a free port, for the library insists on one.
+func startLibrary(cfg embeddedpostgres.Config) error {
+	var err error
+	for range portAttempts {
+		port, portErr := freeport.Get()
+		if portErr != nil {
+			return portErr
+		}
+		err = embeddedpostgres.NewDatabase(cfg.Port(uint32(port))).Start()
+		if err == nil || !strings.HasPrefix(err.Error(), "process already listening") {
+			break
+		}
+	}
+	return err
 }
 
 // initialise makes the cluster that each server starts as a copy of. Its superuser has a random password: a server
@@ -156,7 +166,7 @@ func cacheDir() (string, error) {
 		}
 		dir = filepath.Join(base, "headrace")
 	}
-	return dir, os.MkdirAll(dir, 0o755) //nolint:gosec // the server's user reads it
+	return dir, os.MkdirAll(dir, 0o755) // the server's user reads it
 }
 
 // readableByAll opens the tree to the server's user, whatever the umask of whoever unpacked it.

@@ -83,7 +83,7 @@ func newServer(ctx context.Context, in *installation, cfg Config) (*Server, erro
 	if err := ownByServer(dir); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	g, err := newGuard(dir)
+	g, err := newGuard(ctx, dir)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -141,7 +141,7 @@ func (s *Server) Start(ctx context.Context) error {
 // -> a backend in a statement notices only at its next wait -> the new postmaster refuses the data directory.
 func (s *Server) startLocked(ctx context.Context) error {
 	for {
-		p, err := s.launch()
+		p, err := s.launch(ctx)
 		if err != nil {
 			return err
 		}
@@ -157,13 +157,14 @@ func (s *Server) startLocked(ctx context.Context) error {
 	}
 }
 
-func (s *Server) launch() (*process, error) {
+// launch starts the server, which outlives ctx.
+func (s *Server) launch(ctx context.Context) (*process, error) {
 	log, err := os.Create(filepath.Join(s.dir, "log"))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = log.Close() }()
-	cmd := serverCommand(context.Background(), s.dir, filepath.Join(s.install.bin, "postgres"), s.arguments()...)
+	cmd := serverCommand(context.WithoutCancel(ctx), s.dir, filepath.Join(s.install.bin, "postgres"), s.arguments()...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ func killAll(int) error { return supported() }
 // guard is never made here.
 type guard struct{}
 
-func newGuard(string) (*guard, error) { return nil, supported() }
+func newGuard(context.Context, string) (*guard, error) { return nil, supported() }
 
 func (*guard) watch(int) error { return supported() }
 

@@ -78,7 +78,7 @@ func killAll(pid int) error {
 func children(pid int) []int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	if err != nil {
-		text, _ = exec.Command("pgrep", "-P", strconv.Itoa(pid)).Output() //nolint:gosec // a number
+		text, _ = exec.Command("pgrep", "-P", strconv.Itoa(pid)).Output()
 	}
 	var pids []int
 	for _, field := range strings.Fields(string(text)) {
@@ -112,9 +112,9 @@ type guard struct {
 	input io.WriteCloser
 }
 
-func newGuard(dir string) (*guard, error) {
-	// The context must not end the guard: it ends by itself, after its work.
-	cmd := serverCommand(context.Background(), dir, "/bin/sh", "-c", guardScript, "headrace-postgres-guard", dir)
+// newGuard starts a guard, which outlives ctx: it ends by itself, after its work.
+func newGuard(ctx context.Context, dir string) (*guard, error) {
+	cmd := serverCommand(context.WithoutCancel(ctx), dir, "/bin/sh", "-c", guardScript, "headrace-postgres-guard", dir)
 	input, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err

@@ -15,8 +15,10 @@ const lowest, highest = 15_000, 32_000
 
 const attempts = 200
 
-// Get returns a port of 127.0.0.1 on which nobody listens now. Another process may still take it first: whoever starts
-// a server on it tries another port when the server says so. Safe for concurrent use.
+// Get returns a port of 127.0.0.1 on which nobody listens now. Whoever starts a server on it tries again when the port
+// turns out to be taken. Another process may be faster; and a port that was just let go of may stay taken for a moment:
+// we listen -> another goroutine forks a child, which inherits the socket -> we close -> the child has not come to its
+// exec, which closes its copy. Safe for concurrent use.
 func Get() (int, error) { return Block(1, 1) }
 
 // Block returns the first of n free ports that lie step apart.

@@ -124,7 +124,8 @@ func helpers(t *testing.T, brokers []string) {
 
 func TestReal_IsSharedByTheTestsOfAPackage(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, Real(t).Brokers(), Real(t).Brokers())
+	first, second := Real(t), Real(t)
+	require.Equal(t, first.Brokers(), second.Brokers())
 }
 
 func TestStart_GivesAClusterWhoseNodesCanBeBroken(t *testing.T) {
@@ -237,7 +238,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	r.ended = "fail: " + fmt.Sprintf(format, args...)
 }
 
-//nolint:paralleltest // sets environment variables and the package's answer
+// Not parallel: it sets environment variables and the package's answer.
 func TestNeed_FailsWhereTheRealBrokerIsRequired(t *testing.T) {
 	answer := missing
 	defer func() { missing = answer }()

@@ -61,7 +61,7 @@ func TestNew(t *testing.T) {
 	t.Run("DropsTheDatabaseWithTheTest", func(t *testing.T) {
 		t.Parallel()
 		var name string
-		t.Run("inner", func(t *testing.T) { //nolint:paralleltest // its end is waited for
+		t.Run("inner", func(t *testing.T) { // not parallel: its end is waited for
 			require.NoError(t, New(t).QueryRow(t.Context(), "select current_database()").Scan(&name))
 		})
 		var there bool

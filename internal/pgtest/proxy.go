@@ -2,12 +2,15 @@ package pgtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -124,13 +127,25 @@ func (p *Proxy) Accept() error {
 	if p.listener != nil || p.closed {
 		return nil
 	}
-	listener, err := net.Listen("tcp", p.addr)
+	listener, err := listen(p.addr)
 	if err != nil {
 		return fmt.Errorf("pgtest: proxy: %w", err)
 	}
 	p.listener = listener
 	p.wg.Go(func() { p.accept(listener) })
 	return nil
+}
+
+// listen tries again while the port is taken, as freeport says it may be for a moment.
+func listen(addr string) (net.Listener, error) {
+	const attempts, every = 100, 20 * time.Millisecond
+	for i := 0; ; i++ {
+		listener, err := net.Listen("tcp", addr)
+		if err == nil || !errors.Is(err, syscall.EADDRINUSE) || i == attempts {
+			return listener, err
+		}
+		<-time.After(every)
+	}
 }
 
 // Down is a server that is away: what is connected is cut, what comes is refused, until Accept.

@@ -152,13 +152,8 @@ func isPart(kind byte) bool {
 
 // begin does the action's part before the request is forwarded.
 func (s *session) begin(do Action) error {
-	switch do.kind {
-	case cutBefore:
+	if do.kind == cutBefore || do.kind == hold && !s.wait(do.until) {
 		return errCut
-	case hold:
-		if !s.wait(do.until) {
-			return errCut
-		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
