@@ -76,7 +76,7 @@ func (ps *problems) add(at tp, p problem) bool {
 		return true
 	}
 	// Errors of the same fetch round come in numbers: only one that a probe got makes the wait longer.
-	if now := time.Now(); now.After(st.until) {
+	if now := time.Now(); !now.Before(st.until) {
 		st.wait = min(2*st.wait, lastProbe)
 		st.until = now.Add(st.wait)
 	}

@@ -131,13 +131,14 @@ func (b *Batch) Return() {
 	l.claim.drain()
 }
 
-// Wait gives up the lane of those of rs that run.
+// Wait gives up the lane of those of rs that run. A wait is no running time.
 func (l *Line) Wait(rs []*record.Record) {
 	l.claim.mu.Lock()
 	defer l.claim.mu.Unlock()
 	for _, r := range rs {
 		if s := l.current(r); s != nil && s.state == running {
 			s.state = waiting
+			r.End()
 			l.stopRunning(s.batch)
 		}
 	}
