@@ -133,8 +133,9 @@ func (w *Writer) confirm(ctx context.Context, l letter) error {
 // fit writes a letter once, smaller each time that the broker finds it too large.
 func (w *Writer) fit(ctx context.Context, l letter) error {
 	var err error
-	for _, env := range []Envelope{l.env, shorter(l.env), shortest(l.env)} {
+	for i, env := range []Envelope{l.env, shorter(l.env), shortest(l.env)} {
 		rec := l.record(env)
+		rec.Alone = i > 0 // in a batch it would take its neighbours with it once more
 		if err = w.pub.PublishRecords(ctx, rec); !errors.Is(err, kerr.MessageTooLarge) {
 			return err
 		}

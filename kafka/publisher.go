@@ -99,6 +99,7 @@ type Publisher struct {
 	closed  bool
 	single  *kgo.Client // see lone
 	running sync.WaitGroup
+	turn    chan struct{} // whose record is with single
 }
 
 var _ message.Publisher = (*Publisher)(nil)
@@ -113,7 +114,7 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("publisher client: %w", err)
 	}
-	return &Publisher{cfg: cfg, client: client}, nil
+	return &Publisher{cfg: cfg, client: client, turn: make(chan struct{}, 1)}, nil
 }
 
 // options are what both clients of a Publisher have in common.
@@ -208,15 +209,15 @@ func (p *Publisher) enter() error {
 	return nil
 }
 
-// lone is the client for records that must be sent alone. It buffers one record, so no batch of it ever has two, and it
-// is made when it is first needed.
+// lone is the client for records that must be sent alone: one at a time, by whoever has the turn. It is made when it is
+// first needed.
 func (p *Publisher) lone() (*kgo.Client, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.single != nil {
 		return p.single, nil
 	}
-	cl, err := kgo.NewClient(p.cfg.options(kgo.ProducerBatchMaxBytes(aloneMaxBytes), kgo.MaxBufferedRecords(1))...)
+	cl, err := kgo.NewClient(p.cfg.options(kgo.ProducerBatchMaxBytes(aloneMaxBytes))...)
 	if err != nil {
 		return nil, fmt.Errorf("publisher client: %w", err)
 	}
@@ -239,6 +240,9 @@ type ProducerRecord struct {
 	Headers []record.Header
 	// Timestamp is the record's own, cut to milliseconds. Defaults to now.
 	Timestamp time.Time
+	// Alone asks for a batch of its own, for a record that the broker may refuse as too large: it refuses whole batches.
+	// Such records are slow, one after the other.
+	Alone bool
 }
 
 const (

@@ -44,7 +44,7 @@ func (p *Publisher) deliver(parcels []*parcel) error {
 // batchable is how many of the first parcels may be sent in batches.
 func batchable(parcels []*parcel) int {
 	for i, q := range parcels {
-		if q.rec.Size() > batchMaxBytes-16 {
+		if q.rec.Alone || q.rec.Size() > batchMaxBytes-16 {
 			return i
 		}
 	}
@@ -91,10 +91,10 @@ func (p *Publisher) send(life context.Context, q *parcel) <-chan error {
 
 // alone sends a parcel in a batch of its own. Nobody shares its fate there, so its context goes with it.
 func (p *Publisher) alone(life context.Context, q *parcel) {
-	cl, err := p.lone()
-	if err == nil {
-		err = q.ended(life)
+	if q.err = q.ended(life); q.err != nil {
+		return
 	}
+	cl, err := p.lone()
 	if err != nil {
 		q.err = err
 		return
@@ -102,8 +102,20 @@ func (p *Publisher) alone(life context.Context, q *parcel) {
 	ctx, cancel := context.WithCancel(q.ctx)
 	defer cancel()
 	defer context.AfterFunc(life, cancel)()
+	// A channel and not the client's own limit of one buffered record: that wakes all who wait for each that is done.
+	select {
+	case p.turn <- struct{}{}:
+	case <-ctx.Done():
+		q.err = q.ended(life)
+		return
+	}
 	answer := make(chan error, 1)
-	cl.Produce(ctx, q.rec.forClient(), func(_ *kgo.Record, err error) { answer <- err })
+	cl.Produce(ctx, q.rec.forClient(), func(_ *kgo.Record, err error) {
+		// The turn ends with the record and not with the caller's wait: context ends -> the next is handed over -> the
+		// client drops all that it has buffered for the partition, the next too.
+		<-p.turn
+		answer <- err
+	})
 	q.await(life, answer)
 }
 
