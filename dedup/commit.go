@@ -10,7 +10,7 @@ import (
 
 // commitSQL ends the transaction in one trip. The savepoint's release is the witness that it is still the transaction
 // that the inbox began: if it is not there the rest of the text is not executed. The server's statement timeout is off
-// for COMMIT, where it would mean giving up the wait for a standby and calling that a success.
+// for COMMIT: there it would mean to give up the wait for a standby and call that a success.
 const commitSQL = "release savepoint " + savepoint + "; set local statement_timeout = 0; commit"
 
 // commit makes what is done durable, and gives the outcomes.
@@ -75,16 +75,16 @@ func (g *group) execRows(sql string, match func(*entry) bool) bool {
 	if ids == "{}" {
 		return true
 	}
-	stop := g.w.impatient(g.conn.Conn().PgConn().Conn(), g.rt.in.cfg.CommitTimeout)
-	defer stop()
+	g.w.impatient(g.conn.Conn().PgConn().Conn(), g.rt.in.cfg.CommitTimeout)
+	defer g.w.patient()
 	_, err := g.conn.Exec(context.Background(), sql, g.rt.consumer, ids)
 	return err == nil
 }
 
 func (g *group) sendCommit() (tag string, err error) {
-	stop := g.w.impatient(g.conn.Conn().PgConn().Conn(), g.rt.in.cfg.CommitTimeout)
-	defer stop()
+	g.w.impatient(g.conn.Conn().PgConn().Conn(), g.rt.in.cfg.CommitTimeout)
 	t, err := g.conn.Exec(context.Background(), commitSQL)
+	g.slow = !g.w.patient()
 	return t.String(), err
 }
 

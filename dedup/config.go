@@ -38,7 +38,9 @@ type Config struct {
 	//
 	// Defaults to 5s.
 	HardGrace time.Duration
-	// CommitTimeout is how long a COMMIT may take before its connection is closed and its outcome counts as unknown.
+	// CommitTimeout is how long a COMMIT may take before its connection is closed, its outcome counts as unknown and the
+	// inbox is asked. With a synchronous standby let it be longer than that may be away: closing a connection makes the
+	// driver cancel what it waits for, and a server that is cancelled there commits without its standby.
 	//
 	// Defaults to 5s.
 	CommitTimeout time.Duration

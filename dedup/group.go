@@ -37,6 +37,7 @@ type group struct {
 	since int      // handlers that ran since the savepoint
 
 	unsaved bool // the savepoint was missing: a handler ended the transaction
+	slow    bool // COMMIT was not answered in time
 
 	failed map[domain]struct{} // a record failed: those behind it are not run
 	held   map[domain]struct{} // a record must wait for another transaction: those behind it wait with it

@@ -53,11 +53,15 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Inbox, error) {
 	return in, nil
 }
 
+// cancelDelay is how long the server may take to answer a cancelled statement before its connection is closed. A busy
+// server needs more than a moment: it starts a process for each cancel request.
+const cancelDelay = 3 * time.Second
+
 func ownConfig(pool *pgxpool.Pool, cfg Config) *pgxpool.Config {
 	own := pool.Config()
 	own.MaxConns, own.MinConns, own.MinIdleConns = int32(cfg.MaxConns), 0, 0
 	own.ConnConfig.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
-		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: time.Second}
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: cancelDelay}
 	}
 	return own
 }

@@ -101,6 +101,7 @@ func judge(f facts) verdict {
 
 // ofHandler gives a handler's error the meaning that only the inbox knows, unless the handler gave it one by a verb:
 // nothing commits before our COMMIT, so what a deadline or a lost answer leaves is known to be undone, never ambiguous.
+// ctx is the delivery's: that the attempt's own was over is in v.
 func ofHandler(ctx context.Context, c *fault.Classifier, err error, v verdict) (error, fault.Fault) {
 	f := c.Classify(ctx, err)
 	byVerb := strings.HasPrefix(f.Rule, "verb ")

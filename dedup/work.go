@@ -15,6 +15,8 @@ import (
 // errAttempt is the Err of an attempt whose time is up.
 var errAttempt = context.DeadlineExceeded
 
+var errSlowCommit = errors.New("its COMMIT took longer than CommitTimeout three times (a deferred trigger?)")
+
 const (
 	toSavepoint   = "rollback to savepoint " + savepoint
 	moveSavepoint = "release savepoint " + savepoint + "; savepoint " + savepoint
@@ -170,20 +172,27 @@ func (g *group) blame(e *entry) verdict {
 	return lost
 }
 
+// convict gives its verdict to a record that was alone three times when the connection was lost. Should its last COMMIT
+// have gone through after all, that does no harm: whoever tries it again or buries it asks the inbox first.
 func (g *group) convict(e *entry) {
 	ctx, cancel := context.WithTimeout(context.Background(), acquireTimeout)
 	defer cancel()
-	if err := g.rt.in.pool.Ping(ctx); err != nil {
+	err := g.rt.in.pool.Ping(ctx)
+	switch {
+	case err != nil:
 		e.err = fault.Unavailable(err, fault.Database)
-		return
+	case g.slow:
+		g.fail(e, fault.Transient(errSlowCommit))
+		g.rt.in.attempted(g.rt, e, fault.ClassTransient.String())
+	default:
+		g.fail(e, fault.Permanent(ErrCrashLoop))
 	}
-	g.fail(e, fault.Permanent(ErrCrashLoop))
 }
 
 // exec runs one of our own statements. A handler may have left the transaction in any state, so the answer decides.
 func (g *group) exec(sql string) bool {
-	stop := g.w.impatient(g.conn.Conn().PgConn().Conn(), g.rt.cfg.AttemptTimeout+g.rt.in.cfg.HardGrace)
-	defer stop()
+	g.w.impatient(g.conn.Conn().PgConn().Conn(), g.rt.cfg.AttemptTimeout+g.rt.in.cfg.HardGrace)
+	defer g.w.patient()
 	_, err := g.conn.Exec(context.Background(), sql)
 	if isCode(err, codeNoSavepoint) {
 		g.unsaved = true
@@ -227,14 +236,14 @@ func (g *group) call(a *attempt, e *entry) (err error) {
 func (g *group) conclude(e *entry, a *attempt, err error) verdict {
 	expired := errors.Is(a.Err(), errAttempt)
 	left := a.scope.close()
-	a.end(context.Canceled) // whatever it started is over
 	e.took = time.Since(e.since)
 	g.since++
 	f := g.look(e, a, err, left)
 	f.expired = expired
 	e.touched, e.raw, e.cause = f.sql, a.scope.raw, f.err
 	v := judge(f)
-	g.charge(e, a, v)
+	g.charge(e, v)
+	a.end(context.Canceled) // whatever it started is over
 	return v
 }
 
@@ -268,11 +277,11 @@ func (g *group) witness(e *entry) verdict {
 }
 
 // charge gives e the verdict of its own failure and tells the hooks.
-func (g *group) charge(e *entry, a *attempt, v verdict) {
+func (g *group) charge(e *entry, v verdict) {
 	class := ""
 	switch v {
 	case leftOut, undone, cutOff, brokeOff:
-		err, f := ofHandler(a, g.rt.in.cfg.Classifier, e.cause, v)
+		err, f := ofHandler(e.c.ctx, g.rt.in.cfg.Classifier, e.cause, v)
 		class = f.Class.String()
 		g.fail(e, err)
 		if v == brokeOff {

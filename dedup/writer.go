@@ -113,18 +113,21 @@ func (w *writer) watch(t time.Time) {
 	}
 }
 
-// impatient closes conn unless the stop function is called within d. It is how a COMMIT is bounded: a cancel request
-// would make the server give up waiting for its standby and call that success.
-func (w *writer) impatient(conn net.Conn, d time.Duration) (stop func()) {
+// impatient closes conn unless patient is called within d, which reports whether it was. It bounds what must not be
+// cancelled: our own statements between handlers, and COMMIT.
+func (w *writer) impatient(conn net.Conn, d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.conn, w.by = conn, time.Now().Add(d)
 	w.watch(w.by)
-	return func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.conn = nil
-	}
+}
+
+func (w *writer) patient() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	inTime := w.conn != nil
+	w.conn = nil
+	return inTime
 }
 
 func (w *writer) tick() {

@@ -1,0 +1,503 @@
+package dedup
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/record"
+)
+
+func TestRun(t *testing.T) {
+	t.Parallel()
+
+	t.Run("EachRecordHasItsEffectAndItsRow", func(t *testing.T) {
+		t.Parallel()
+		b, o := newBench(t, setup{}), newOwner()
+		rs := recs(o, 300)
+		b.run(rs, effect)
+		requireOutcomes(t, record.Effected, rs...)
+		b.requireLedger(300)
+		require.Equal(t, 300, b.counted(b.answers, "fresh"))
+		require.Equal(t, 300, b.counted(b.attempts, ""))
+		require.Positive(t, rs[0].Spent)
+		_, running := rs[0].RunningSince()
+		require.False(t, running)
+	})
+
+	t.Run("OneRecordOpensAndCommitsInTwoTrips", func(t *testing.T) {
+		t.Parallel()
+		b, o := newBench(t, setup{}), newOwner()
+		b.run(recs(o, 1), effect)
+		b.requireLedger(1)
+	})
+
+	t.Run("RedeliveryIsEffectedAndNotRunAgain", func(t *testing.T) {
+		t.Parallel()
+		b, o := newBench(t, setup{}), newOwner()
+		b.run(recs(o, 3), effect)
+		again := recs(newOwner(), 3)
+		b.run(again, effect)
+		requireOutcomes(t, record.Effected, again...)
+		b.requireLedger(3)
+		require.Equal(t, 3, b.counted(b.answers, "own"))
+	})
+
+	t.Run("ProducersDuplicateIsADuplicate", func(t *testing.T) {
+		t.Parallel()
+		b, o := newBench(t, setup{}), newOwner()
+		first, second := recAs(o, 1, "", "same", "v"), recAs(o, 2, "", "same", "v")
+		b.run([]*record.Record{first}, effect)
+		b.run([]*record.Record{second}, effect)
+		requireOutcomes(t, record.Effected, first)
+		requireOutcomes(t, record.Duplicate, second)
+		b.requireLedger(1)
+	})
+
+	t.Run("SameIdTwiceInOneGroupIsOneEffect", func(t *testing.T) {
+		t.Parallel()
+		b, o := newBench(t, setup{}), newOwner()
+		rs := []*record.Record{
+			rec(o, 0, ""), recAs(o, 1, "a", "same", "v"), recAs(o, 2, "b", "same", "v"), rec(o, 3, "b"), rec(o, 4, ""),
+		}
+		b.run(rs, effect)
+		requireOutcomes(t, record.Effected, rs[0], rs[1], rs[3], rs[4])
+		requireOutcomes(t, record.Duplicate, rs[2])
+		b.requireLedger(4)
+	})
+
+	t.Run("SameIdTwiceAndTheFirstFailsTheSecondRuns", func(t *testing.T) {
+		t.Parallel()
+		b, o := newBench(t, setup{}), newOwner()
+		rs := []*record.Record{recAs(o, 1, "", "same", "v"), recAs(o, 2, "", "same", "v")}
+		b.run(rs, unless(1, func(context.Context, pgx.Tx, *record.Record) error { return errBoom }))
+		requireErr(t, errBoom, rs[0])
+		requireOutcomes(t, record.Effected, rs[1])
+		b.requireLedger(1)
+	})
+
+	t.Run("SameIdOtherBytesIsAConflictAndNoEffect", func(t *testing.T) {
+		t.Parallel()
+		b, o := newBench(t, setup{}), newOwner()
+		first, second, behind := recAs(o, 1, "", "same", "v"), recAs(o, 2, "k", "same", "other"), rec(o, 3, "k")
+		b.run([]*record.Record{first, rec(o, 0, ""), second, behind}, effect)
+		requireOutcomes(t, record.Effected, first)
+		requireErr(t, ErrConflict, second)
+		requireErr(t, record.ErrNotRun, behind)
+		b.requireLedger(2)
+		require.Equal(t, 1, b.counted(b.answers, "id_conflict"))
+	})
+
+	t.Run("TwoRoutesBothRun", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, setup{})
+		other, err := b.in.Route(t.Context(), RouteConfig{Group: "billing", Name: "other"})
+		require.NoError(t, err)
+		b.run(recs(newOwner(), 2), effect)
+		rs := recs(newOwner(), 2)
+		finishes(t, func() { other.Run(context.Background(), rs, effect) })
+		requireOutcomes(t, record.Effected, rs...)
+		require.Equal(t, 4, query[int](b, "select count(*) from eff"))
+	})
+
+	t.Run("ForeignRecordsWithoutAnIdAreNoDuplicatesOfEachOther", func(t *testing.T) {
+		t.Parallel()
+		b, o := newBench(t, setup{}), newOwner()
+		rs := make([]*record.Record, 5)
+		for i := range rs {
+			rs[i] = &record.Record{Topic: "orders", TopicID: topicID, Offset: int64(i), Value: []byte("same")}
+			rs[i].Headers = []record.Header{{Key: record.UUIDHeader, Value: []byte("")}}
+			rs[i].Bind(o, o.soft, "")
+			require.NoError(t, Identify(rs[i], Header("id"), CloudEvents(), WatermillUUID()))
+			require.NotEmpty(t, rs[i].Identity.ID)
+		}
+		b.run(rs, effect)
+		requireOutcomes(t, record.Effected, rs...)
+		b.requireLedger(5)
+	})
+
+	t.Run("FailureIsLeftOutAndCostsOneAttempt", func(t *testing.T) {
+		t.Parallel()
+		for name, fail := range failures {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				b, o := newBench(t, setup{}), newOwner()
+				rs := recs(o, 50)
+				b.run(rs, unless(25, fail))
+				require.Error(t, rs[25].Err)
+				require.False(t, rs[25].Settled())
+				requireOutcomes(t, record.Effected, without(rs, 25)...)
+				b.requireLedger(49)
+				failed := 0
+				for class, n := range b.attempts {
+					if class != "" {
+						failed += n
+					}
+				}
+				require.Equal(t, 1, failed, "%v", b.attempts)
+				require.Zero(t, query[int](b, "select count(*) from headrace.inbox where coordinates = $1",
+					rs[25].Identity.Coordinates))
+			})
+		}
+	})
+
+	t.Run("EverythingFailsAndNothingStands", func(t *testing.T) {
+		t.Parallel()
+		b, o := newBench(t, setup{}), newOwner()
+		rs := recs(o, 100)
+		b.run(rs, failures["ErrorAfterSQL"])
+		requireErr(t, errBoom, rs...)
+		b.requireLedger(0)
+	})
+
+	t.Run("PanicIsItsRecordsFailureWithItsStack", func(t *testing.T) {
+		t.Parallel()
+		b, o := newBench(t, setup{}), newOwner()
+		rs := recs(o, 3)
+		b.run(rs, unless(1, failures["Panic"]))
+		var p *fault.PanicError
+		require.ErrorAs(t, rs[1].Err, &p)
+		require.Equal(t, "boom", p.Value)
+		require.Contains(t, string(p.Stack), "route_test.go")
+		b.requireLedger(2)
+	})
+
+	t.Run("SkipKeepsTheRowAndNothingElse", func(t *testing.T) {
+		t.Parallel()
+		b, o := newBench(t, setup{}), newOwner()
+		rs := recs(o, 40)
+		skip := func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+			if err := effect(ctx, tx, r); err != nil {
+				return err
+			}
+			return fault.Skip("not for us")
+		}
+		b.run(rs, unless(20, skip))
+		requireOutcomes(t, record.Skipped, rs[20])
+		requireOutcomes(t, record.Effected, without(rs, 20)...)
+		b.requireLedger(39)
+		require.Equal(t, 1, query[int](b, "select count(*) from headrace.inbox where state = 1"))
+		again := recs(newOwner(), 40)
+		b.run(again, effect)
+		requireOutcomes(t, record.Skipped, again[20])
+		b.requireLedger(39)
+	})
+
+	t.Run("FollowersOfAFailedKeyAreNotRunAndComeInOrder", func(t *testing.T) {
+		t.Parallel()
+		b, o := newBench(t, setup{}), newOwner()
+		rs := make([]*record.Record, 12)
+		for i := range rs {
+			rs[i] = rec(o, i, map[bool]string{true: "k"}[i == 3 || i == 7 || i == 9])
+		}
+		b.run(rs, unless(3, failures["ErrorAfterSQL"]))
+		requireErr(t, errBoom, rs[3])
+		requireErr(t, record.ErrNotRun, rs[7], rs[9])
+		b.requireLedger(9)
+		chain := []*record.Record{rs[3], rs[7], rs[9]}
+		b.run(chain, effect)
+		requireOutcomes(t, record.Effected, chain...)
+		require.Equal(t, []int32{3, 7, 9}, query[[]int32](b, "select array_agg(n order by ctid) from eff where n in (3, 7, 9)"))
+	})
+
+	t.Run("FollowersInAnotherCallOfTheRouteStayBehindToo", func(t *testing.T) {
+		t.Parallel()
+		b, o := newBench(t, setup{route: RouteConfig{Writers: 1}}), newOwner()
+		running, release := make(chan struct{}), make(chan struct{})
+		first := []*record.Record{rec(o, 1, "k")}
+		second := []*record.Record{rec(o, 2, "k"), rec(o, 3, "")}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			b.rt.Run(context.Background(), first, func(context.Context, pgx.Tx, *record.Record) error {
+				close(running)
+				<-release
+				return errBoom
+			})
+		}()
+		await(t, running)
+		queued := newCall(context.Background(), second, effect)
+		b.rt.enqueue(queued)
+		close(release)
+		await(t, done)
+		await(t, queued.done)
+		requireErr(t, errBoom, first[0])
+		requireErr(t, record.ErrNotRun, second[0])
+		requireOutcomes(t, record.Effected, second[1])
+	})
+
+	t.Run("DeadlineInMidStatementCostsOneAttemptAndNoConnection", func(t *testing.T) {
+		t.Parallel()
+		b, o := newBench(t, setup{route: RouteConfig{AttemptTimeout: 300 * time.Millisecond, Writers: 1}}), newOwner()
+		rs := recs(o, 400)
+		var pids collected[uint32]
+		b.run(rs, func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+			pids.add(tx.Conn().PgConn().PID())
+			if r.Offset == 250 {
+				_, err := tx.Exec(ctx, "select pg_sleep(20)")
+				return err
+			}
+			return effect(ctx, tx, r)
+		})
+		require.Equal(t, fault.ClassTransient, (&fault.Classifier{}).Classify(context.Background(), rs[250].Err).Class)
+		requireOutcomes(t, record.Effected, without(rs, 250)...)
+		b.requireLedger(399)
+		require.Equal(t, 1, b.counted(b.attempts, "transient"))
+		require.Len(t, pids.distinct(), 1, "the backend must survive")
+	})
+
+	t.Run("DeadlineOfAHandlerThatHandsDownItsOwnContext", func(t *testing.T) {
+		t.Parallel()
+		b, o := newBench(t, setup{route: RouteConfig{AttemptTimeout: 300 * time.Millisecond}}), newOwner()
+		rs := recs(o, 3)
+		b.run(rs, unless(1, func(_ context.Context, tx pgx.Tx, _ *record.Record) error {
+			_, err := tx.Exec(context.Background(), "select pg_sleep(20)") // the server's own time limit ends it
+			return err
+		}))
+		require.Equal(t, fault.ClassTransient, (&fault.Classifier{}).Classify(context.Background(), rs[1].Err).Class)
+		b.requireLedger(2)
+	})
+
+	t.Run("SlowRecordCutsTheGroupAndNobodyPays", func(t *testing.T) {
+		t.Parallel()
+		b, o := newBench(t, setup{cfg: Config{MaxBatchTime: time.Millisecond}, route: RouteConfig{Writers: 1}}), newOwner()
+		rs := recs(o, 10)
+		b.run(rs, unless(2, func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+			if _, err := tx.Exec(ctx, "select pg_sleep(0.05)"); err != nil {
+				return err
+			}
+			return effect(ctx, tx, r)
+		}))
+		requireOutcomes(t, record.Effected, rs...)
+		b.requireLedger(10)
+		require.Greater(t, b.counted(b.groups, "committed"), 1)
+	})
+
+	t.Run("RevokeInTheMiddleOfAGroupRollsBackItsRecordsOnly", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, setup{route: RouteConfig{Writers: 1}})
+		o1, o2 := newOwner(), newOwner()
+		mine, theirs := recs(o1, 10), make([]*record.Record, 10)
+		for i := range theirs {
+			theirs[i] = rec(o2, 100+i, "")
+		}
+		ctx, revoke := context.WithCancelCause(context.Background())
+		gate, release := make(chan struct{}), make(chan struct{})
+		b.hold(gate, release)
+		await(t, gate)
+		apply := func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+			if r.Offset == 5 {
+				revoke(record.ErrRevoked)
+				<-ctx.Done()
+				require.ErrorIs(t, context.Cause(ctx), record.ErrRevoked)
+				return ctx.Err()
+			}
+			return effect(ctx, tx, r)
+		}
+		done := make(chan struct{})
+		other := newCall(context.Background(), theirs, effect)
+		b.rt.enqueue(other)
+		go func() {
+			defer close(done)
+			b.rt.Run(ctx, mine, apply)
+		}()
+		b.awaitQueue(2)
+		close(release)
+		await(t, done)
+		await(t, other.done)
+		requireErr(t, record.ErrRevoked, mine...)
+		requireOutcomes(t, record.Effected, theirs...)
+		b.requireLedger(10)
+		require.Zero(t, b.counted(b.attempts, "cancelled"))
+	})
+
+	t.Run("SoftEndLeavesTheLineAtOnceAndTheRunningGroupAlone", func(t *testing.T) {
+		t.Parallel()
+		b, o := newBench(t, setup{route: RouteConfig{Writers: 1}}), newOwner()
+		gate, release := make(chan struct{}), make(chan struct{})
+		b.hold(gate, release)
+		await(t, gate)
+		rs := recs(o, 5)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			b.rt.Run(context.Background(), rs, effect)
+		}()
+		b.awaitQueue(1)
+		close(o.soft)
+		await(t, done)
+		requireErr(t, record.ErrNotRun, rs...)
+		close(release)
+		b.run(recs(o, 5), effect) // one that begins after the end is not begun
+		b.requireLedger(0)
+	})
+
+	t.Run("StuckHandlerIsReportedAndTheOthersGoOn", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, setup{
+			cfg:   Config{HardGrace: 100 * time.Millisecond},
+			route: RouteConfig{AttemptTimeout: 100 * time.Millisecond, Writers: 2},
+		})
+		rs := recs(newOwner(), 20)
+		release := make(chan struct{})
+		returned := make(chan struct{})
+		b.run(rs, unless(7, func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+			defer close(returned)
+			<-release
+			_, err := tx.Exec(context.Background(), "insert into eff (n) values (7)")
+			return errors.Join(errBoom, err)
+		}))
+		require.Equal(t, fault.ClassTransient, (&fault.Classifier{}).Classify(context.Background(), rs[7].Err).Class)
+		requireOutcomes(t, record.Effected, without(rs, 7)...)
+		b.mu.Lock()
+		require.Len(t, b.reports, 1)
+		require.Equal(t, "stuck_record", b.reports[0].Kind)
+		require.Equal(t, int64(7), b.reports[0].Offset)
+		b.mu.Unlock()
+		close(release)
+		await(t, returned)
+		b.run(recs(newOwner(), 20)[7:8], effect)
+		b.requireLedger(20)
+	})
+
+	t.Run("HandlerThatEndsItsGoroutineFailsAlone", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, setup{route: RouteConfig{Writers: 1}})
+		rs := recs(newOwner(), 20)
+		b.run(rs, unless(7, func(context.Context, pgx.Tx, *record.Record) error {
+			runtime.Goexit()
+			return nil
+		}))
+		requireErr(t, errGoexit, rs[7])
+		requireOutcomes(t, record.Effected, without(rs, 7)...)
+		b.requireLedger(19)
+	})
+
+	t.Run("AroundSeesEachRunAndItsError", func(t *testing.T) {
+		t.Parallel()
+		type key struct{}
+		var ends atomic.Int32
+		b := newBench(t, setup{route: RouteConfig{Around: func(ctx context.Context, r *record.Record) (context.Context, func(error)) {
+			return context.WithValue(ctx, key{}, r.Offset), func(err error) {
+				if errors.Is(err, errBoom) {
+					ends.Add(1)
+				}
+			}
+		}}})
+		rs := recs(newOwner(), 3)
+		b.run(rs, func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+			require.Equal(t, r.Offset, ctx.Value(key{}))
+			require.NotNil(t, Tx(ctx))
+			if r.Offset == 1 {
+				return errBoom
+			}
+			return effect(ctx, Tx(ctx), r)
+		})
+		require.Equal(t, int32(1), ends.Load())
+		b.requireLedger(2)
+	})
+
+	t.Run("UniqueViolationInAHandlersTableIsPermanentAndNoDuplicate", func(t *testing.T) {
+		t.Parallel()
+		b, o := newBench(t, setup{}), newOwner()
+		b.exec("insert into uniq values (1)")
+		rs := recs(o, 3)
+		b.run(rs, unless(1, failures["UniqueViolation"]))
+		var pg *pgconn.PgError
+		require.ErrorAs(t, rs[1].Err, &pg)
+		require.Equal(t, fault.ClassPermanent, (&fault.Classifier{}).Classify(context.Background(), rs[1].Err).Class)
+		b.requireLedger(2)
+	})
+}
+
+// failures are the ways in which a handler fails.
+var failures = map[string]Apply{
+	"ErrorBeforeSQL": func(context.Context, pgx.Tx, *record.Record) error { return errBoom },
+	"ErrorAfterSQL": func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+		return errors.Join(errBoom, effect(ctx, tx, r))
+	},
+	"Panic": func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+		_ = effect(ctx, tx, r)
+		panic("boom")
+	},
+	"SQLError": func(ctx context.Context, tx pgx.Tx, _ *record.Record) error {
+		_, err := tx.Exec(ctx, "select 1 / $1::int", 0)
+		return err
+	},
+	"SwallowedError": func(ctx context.Context, tx pgx.Tx, _ *record.Record) error {
+		_, _ = tx.Exec(ctx, "select 1/0")
+		return nil
+	},
+	"SwallowedRowError": func(ctx context.Context, tx pgx.Tx, _ *record.Record) error {
+		_ = tx.QueryRow(ctx, "select 1/0").Scan(new(int))
+		return nil
+	},
+	"RowsErr": func(ctx context.Context, tx pgx.Tx, _ *record.Record) error {
+		rows, err := tx.Query(ctx, "select 1 / (3 - n) from generate_series(1, 3) n")
+		if err != nil {
+			return err
+		}
+		for rows.Next() { //nolint:revive // its error is what nobody looks at
+		}
+		return nil
+	},
+	"UnencodableArgument": func(ctx context.Context, tx pgx.Tx, _ *record.Record) error {
+		_, err := tx.Exec(ctx, "insert into eff (n) values ($1)", "no number")
+		return err
+	},
+	"UnencodableInABatch": func(ctx context.Context, tx pgx.Tx, _ *record.Record) error {
+		batch := &pgx.Batch{}
+		for range 100 {
+			batch.Queue("insert into eff (n) values ($1)", 1)
+		}
+		batch.Queue("insert into eff (n) values ($1)", "no number")
+		return tx.SendBatch(ctx, batch).Close()
+	},
+	"BatchError": func(ctx context.Context, tx pgx.Tx, _ *record.Record) error {
+		batch := &pgx.Batch{}
+		batch.Queue("insert into eff (n) values (1)")
+		batch.Queue("select 1/0")
+		return tx.SendBatch(ctx, batch).Close()
+	},
+	"OpenTransaction": func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+		inner, err := tx.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		return effect(ctx, inner, r)
+	},
+	"UniqueViolation": func(ctx context.Context, tx pgx.Tx, _ *record.Record) error {
+		_, err := tx.Exec(ctx, "insert into uniq values (1), (1)")
+		return err
+	},
+}
+
+// hold keeps the route's one writer busy: gate closes when it is, and it goes on when release closes.
+func (b *workbench) hold(gate, release chan struct{}) {
+	o := newOwner()
+	r := recAs(o, 1_000_000, "", "holds the writer", "")
+	c := newCall(context.Background(), []*record.Record{r}, func(context.Context, pgx.Tx, *record.Record) error {
+		close(gate)
+		<-release
+		return errBoom
+	})
+	b.rt.enqueue(c)
+}
+
+// awaitQueue waits until n calls are in line.
+func (b *workbench) awaitQueue(n int) {
+	b.t.Helper()
+	require.Eventually(b.t, func() bool {
+		b.rt.mu.Lock()
+		defer b.rt.mu.Unlock()
+		return len(b.rt.queue) == n
+	}, 30*time.Second, time.Millisecond)
+}

@@ -1,0 +1,340 @@
+package dedup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/record"
+)
+
+func TestHandlerTx(t *testing.T) {
+	t.Parallel()
+
+	refused := map[string]Apply{
+		"Commit":   func(ctx context.Context, tx pgx.Tx, _ *record.Record) error { return tx.Commit(ctx) },
+		"Rollback": func(ctx context.Context, tx pgx.Tx, _ *record.Record) error { return tx.Rollback(ctx) },
+		"Query": func(ctx context.Context, tx pgx.Tx, _ *record.Record) error {
+			_, err := tx.Query(ctx, "commit")
+			return err
+		},
+		"QueryRow": func(ctx context.Context, tx pgx.Tx, _ *record.Record) error {
+			return tx.QueryRow(ctx, "select 1; commit").Scan(new(int))
+		},
+		"Batch": func(ctx context.Context, tx pgx.Tx, _ *record.Record) error {
+			b := &pgx.Batch{}
+			b.Queue("select 1")
+			b.Queue("commit")
+			return tx.SendBatch(ctx, b).Close()
+		},
+		"Prepare": func(ctx context.Context, tx pgx.Tx, _ *record.Record) error {
+			_, err := tx.Prepare(ctx, "p", "commit")
+			return err
+		},
+		"InASavepoint": func(ctx context.Context, tx pgx.Tx, _ *record.Record) error {
+			inner, err := tx.Begin(ctx)
+			if err != nil {
+				return err
+			}
+			_, err = inner.Exec(ctx, "commit")
+			return errors.Join(err, inner.Rollback(ctx))
+		},
+	}
+	for _, sql := range []string{"commit", "select 1; commit", "commit; begin", "rollback", "end", "abort", "begin"} {
+		refused["Exec "+sql] = func(ctx context.Context, tx pgx.Tx, _ *record.Record) error {
+			_, err := tx.Exec(ctx, sql)
+			return err
+		}
+	}
+	t.Run("CannotEndTheGroup", func(t *testing.T) {
+		t.Parallel()
+		for name, f := range refused {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t, setup{})
+				rs := recs(newOwner(), 40)
+				b.run(rs, unless(20, f))
+				requireErr(t, ErrHandlerTx, rs[20])
+				requireOutcomes(t, record.Effected, without(rs, 20)...)
+				b.requireLedger(39)
+			})
+		}
+	})
+
+	t.Run("ErrorSaysWhatToDo", func(t *testing.T) {
+		t.Parallel()
+		var e *TxError
+		require.ErrorAs(t, (&statements{}).check("  /* x */ COMMIT and chain"), &e)
+		require.Equal(t, "commit is refused: it would end the transaction that this record shares with others", e.Error())
+		require.Contains(t, e.Hint(), "return nil")
+	})
+
+	t.Run("SavepointsWork", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, setup{})
+		rs := recs(newOwner(), 20)
+		b.run(rs, func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+			err := pgx.BeginFunc(ctx, tx, func(inner pgx.Tx) error {
+				if err := effect(ctx, inner, r); err != nil {
+					return err
+				}
+				_, err := inner.Exec(ctx, "select 1/0")
+				return err
+			})
+			if err == nil {
+				return errors.New("no error of the inner transaction")
+			}
+			return pgx.BeginFunc(ctx, tx, func(inner pgx.Tx) error { return effect(ctx, inner, r) })
+		})
+		requireOutcomes(t, record.Effected, rs...)
+		b.requireLedger(20)
+	})
+
+	t.Run("OpenResultsAreClosedAndHarmNobody", func(t *testing.T) {
+		t.Parallel()
+		open := map[string]Apply{
+			"Rows": func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+				_, err := tx.Query(ctx, "insert into eff (n) values ($1) returning n", r.Offset) //nolint:rowserrcheck,sqlclosecheck // the case
+				return err
+			},
+			"Row": func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+				tx.QueryRow(ctx, "insert into eff (n) values ($1) returning n", r.Offset)
+				return nil
+			},
+			"Batch": func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+				b := &pgx.Batch{}
+				b.Queue("insert into eff (n) values ($1)", r.Offset)
+				tx.SendBatch(ctx, b)
+				return nil
+			},
+		}
+		for name, f := range open {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t, setup{})
+				rs := recs(newOwner(), 40)
+				b.run(rs, unless(20, f))
+				requireOutcomes(t, record.Effected, rs...)
+				b.requireLedger(40)
+			})
+		}
+	})
+
+	t.Run("EveryMethodWritesInTheTransaction", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, setup{})
+		rs := recs(newOwner(), 1)
+		b.run(rs, func(ctx context.Context, tx pgx.Tx, _ *record.Record) error {
+			if _, err := tx.CopyFrom(ctx, pgx.Identifier{"eff"}, []string{"n"}, pgx.CopyFromRows([][]any{{1}})); err != nil {
+				return err
+			}
+			if _, err := tx.Prepare(ctx, "put", "insert into uniq values ($1) returning n"); err != nil {
+				return err
+			}
+			var n int
+			if err := tx.QueryRow(ctx, "put", 3).Scan(&n); err != nil || n != 3 {
+				return fmt.Errorf("%d: %w", n, err)
+			}
+			objects := tx.LargeObjects()
+			if _, err := objects.Create(ctx, 0); err != nil {
+				return err
+			}
+			return errors.Join(errBoom, tx.QueryRow(ctx, "select 1 where false").Scan(&n))
+		})
+		require.ErrorIs(t, rs[0].Err, pgx.ErrNoRows)
+		require.ErrorIs(t, rs[0].Err, errBoom)
+		require.Zero(t, query[int](b, "select (select count(*) from eff) + (select count(*) from uniq)"))
+	})
+
+	t.Run("TransactionKeptByAGoroutineIsClosed", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, setup{})
+		rs := recs(newOwner(), 40)
+		kept, used := make(chan pgx.Tx, 1), make(chan error, 1)
+		go func() {
+			tx := <-kept
+			for { // until the handler that gave it has returned
+				if _, err := tx.Exec(context.Background(), "insert into eff (n) values (-1)"); errors.Is(err, pgx.ErrTxClosed) {
+					used <- err
+					return
+				}
+			}
+		}()
+		b.run(rs, unless(20, func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+			kept <- tx
+			return errBoom
+		}))
+		require.ErrorIs(t, <-used, pgx.ErrTxClosed)
+		requireErr(t, errBoom, rs[20])
+		requireOutcomes(t, record.Effected, without(rs, 20)...)
+		b.requireLedger(39)
+	})
+
+	t.Run("ConnectionThatEndsTheTransactionStopsTheRouteWithNoRowWithoutEffect", func(t *testing.T) {
+		t.Parallel()
+		for _, sql := range []string{"commit", "commit; begin", "commit; begin; savepoint other", "rollback", "rollback; begin"} {
+			t.Run(sql, func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t, setup{route: RouteConfig{Writers: 1}})
+				rs := recs(newOwner(), 40)
+				b.run(rs, unless(20, func(ctx context.Context, tx pgx.Tx, _ *record.Record) error {
+					_, err := tx.Conn().Exec(ctx, sql)
+					return err
+				}))
+				requireErr(t, ErrRouteStopped, rs[20:]...)
+				require.Equal(t, fault.ClassUnavailable,
+					(&fault.Classifier{}).Classify(context.Background(), rs[20].Err).Class)
+				more := recs(newOwner(), 1)
+				b.run(more, effect)
+				requireErr(t, ErrRouteStopped, more...)
+				require.Equal(t, query[int](b, "select count(*) from eff"),
+					query[int](b, "select count(*) from headrace.inbox"))
+				require.Equal(t, "transaction_ended", b.reports[0].Kind)
+				require.Equal(t, int64(20), b.reports[0].Offset)
+			})
+		}
+	})
+
+	t.Run("ConnectionThatKeepsTheTransactionIsFine", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, setup{})
+		rs := recs(newOwner(), 40)
+		b.run(rs, unless(20, func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+			_, err := tx.Conn().Exec(ctx, "insert into eff (n) values ($1)", r.Offset)
+			return err
+		}))
+		requireOutcomes(t, record.Effected, rs...)
+		b.requireLedger(40)
+	})
+
+	t.Run("SoloRouteMaySetWhatIsLocal", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, setup{route: RouteConfig{Solo: true}})
+		rs := recs(newOwner(), 5)
+		b.run(rs, func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+			if _, err := tx.Exec(ctx, "set local work_mem = '8MB'"); err != nil {
+				return err
+			}
+			return effect(ctx, tx, r)
+		})
+		requireOutcomes(t, record.Effected, rs...)
+		require.Equal(t, 5, b.counted(b.groups, "committed"))
+	})
+
+	t.Run("IsolationIsTheRoutesWhateverTheDatabaseSays", func(t *testing.T) {
+		t.Parallel()
+		for want, level := range map[string]pgx.TxIsoLevel{
+			"read committed": "", "repeatable read": pgx.RepeatableRead, "serializable": pgx.Serializable,
+		} {
+			dsn := altered(t, "default_transaction_isolation = 'repeatable read'")
+			b := newBench(t, setup{dsn: dsn, route: RouteConfig{Isolation: level}})
+			rs := recs(newOwner(), 3)
+			b.run(rs, func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+				var have string
+				if err := tx.QueryRow(ctx, "show transaction_isolation").Scan(&have); err != nil {
+					return err
+				}
+				require.Equal(t, want, have)
+				return effect(ctx, tx, r)
+			})
+			b.run(recs(newOwner(), 3), effect)
+			b.requireLedger(3)
+		}
+	})
+}
+
+func TestStatements(t *testing.T) {
+	t.Parallel()
+	for sql, want := range map[string]string{
+		"select 1":                              "",
+		"update commit set rollback = 1":        "",
+		"select 'a; commit'":                    "",
+		"select $$a; commit$$":                  "",
+		"select $x$ ; commit; $x$ , $1":         "",
+		"select e'\\'; commit'":                 "",
+		"select \"commit\" from \"set_config\"": "",
+		"-- commit\nselect 1":                   "",
+		"/* /* commit; */ ; */ select 1":        "",
+		"savepoint a; rollback to a":            "",
+		"rollback to savepoint a":               "",
+		"rollback work to a":                    "",
+		"release a":                             "",
+		"prepare x as select 1":                 "",
+		"set_x":                                 "",
+		"select settings from set":              "",
+		"create table t ()":                     "",
+		"lock table t":                          "",
+		"":                                      "",
+		";;":                                    "",
+		"  Commit ":                             "commit",
+		"/* a */ commit -- b":                   "commit",
+		"select 1;commit":                       "commit",
+		"select 1; -- x\n COMMIT AND CHAIN":     "commit",
+		"end":                                   "end",
+		"abort":                                 "abort",
+		"start transaction":                     "start",
+		"begin":                                 "begin",
+		"rollback":                              "rollback",
+		"rollback and chain":                    "rollback",
+		"rollback to headrace":                  "rollback",
+		"release savepoint headrace":            "release",
+		"savepoint headrace":                    "savepoint",
+		"prepare transaction 'x'":               "prepare transaction",
+		"commit prepared 'x'":                   "commit",
+		"set local work_mem = 1":                "set local",
+		"set constraints all immediate":         "set constraints",
+		"set search_path = x":                   "set search_path",
+		"reset all":                             "reset all",
+		"discard all":                           "discard all",
+		"listen x":                              "listen x",
+		"select set_config('a.b', '1', true)":   "set_config",
+		"select pg_advisory_lock(1)":            "pg_advisory_lock",
+		"select pg_catalog.pg_advisory_lock(1)": "pg_advisory_lock",
+		"create temp table t ()":                "create temp",
+		"create local temporary table t ()":     "create local",
+		"select $1; commit":                     "commit",
+		"select 'it''s'; commit":                "commit",
+		"select $tag$x$tag$; commit":            "commit",
+		"select 1e5; commit":                    "commit",
+		"select pg_advisory_xact_lock(1)":       "",
+	} {
+		err := (&statements{}).check(sql)
+		if want == "" {
+			require.NoError(t, err, sql)
+			continue
+		}
+		var e *TxError
+		require.ErrorAs(t, err, &e, sql)
+		require.Equal(t, want, e.Statement, sql)
+	}
+}
+
+func FuzzStatements(f *testing.F) {
+	for _, sql := range []string{"commit", "$a$", "/*", "'", "e'\\", "select $1", "\"", "--", "$", "é$", "1$a$"} {
+		f.Add(sql)
+	}
+	f.Fuzz(func(t *testing.T, sql string) {
+		s := &statements{}
+		first := s.check(sql)
+		require.Equal(t, first, s.check(sql))
+		// Whatever comes before it, on a line of its own, an honest commit is found.
+		if (scanner{text: sql}).plain() {
+			require.Error(t, (&statements{}).check(sql+"\n;commit"), "%q", sql)
+		}
+	})
+}
+
+// plain says that a text opens nothing that would swallow what comes after it.
+func (s scanner) plain() bool {
+	for i := range len(s.text) {
+		if c := s.text[i]; c == '\'' || c == '"' || c == '$' || c == '/' || c == '*' {
+			return false
+		}
+	}
+	return true
+}
