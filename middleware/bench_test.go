@@ -47,6 +47,14 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
+// writers gives the route an inbox of n writers; one that hangs must not stop the others.
+func (b *bench) writers(t *testing.T, n int) {
+	t.Helper()
+	b.in = newInbox(n, 500)
+	b.rt.Inbox, b.rt.Graves = b.in, b.in
+	t.Cleanup(b.in.close)
+}
+
 // handler composes the stack around h, and around the stack what stands before it in a Router.
 func (b *bench) handler(t *testing.T, h message.NoPublishHandlerFunc, around ...message.HandlerMiddleware) message.HandlerFunc {
 	t.Helper()

@@ -46,7 +46,7 @@ type claim struct {
 	byPart   bool
 	gates    *middleware.Gates
 	unwatch  func()
-	mark     func(next int64)
+	mark     func(next int64) // nil once the claim has ended
 
 	soft chan struct{}
 	hard context.Context
@@ -174,7 +174,7 @@ func (c *claim) leaveLane(m *delivered) {
 func (c *claim) Settle(r *record.Record, o record.Outcome) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s := seatOf(r); s.at != running && s.at != waiting {
+	if s := seatOf(r); c.mark == nil || s.at != running && s.at != waiting {
 		return false
 	}
 	c.leave(r)
@@ -186,9 +186,7 @@ func (c *claim) Settle(r *record.Record, o record.Outcome) bool {
 	if n > 0 {
 		next := c.entries[n-1].Offset + 1
 		c.entries = c.entries[n:]
-		if c.mark != nil {
-			c.mark(next)
-		}
+		c.mark(next)
 	}
 	return true
 }

@@ -52,7 +52,7 @@ func (c *chain) admitted(r *record.Record, d Decision, permit Permit) bool {
 	}
 	used = true
 	r.Settle(record.Dead)
-	c.rt.Logger.Warn("record is dead", "route", c.rt.Name, "topic", r.Topic, "partition", r.Partition, "offset", r.Offset,
+	c.rt.Logger.Debug("record is dead", "route", c.rt.Name, "topic", r.Topic, "partition", r.Partition, "offset", r.Offset,
 		"reason", d.Reason, "class", c.fault.Class, "rule", c.fault.Rule, "attempts", r.Attempts, "error", r.Err)
 	return c.advance()
 }

@@ -107,7 +107,8 @@ func (rt *Route) misplaced(l layer, msg *message.Message) error {
 	rt.orderOnce.Do(func() {
 		rt.report(record.Report{Kind: "stack_order", Err: err, Hint: "use what middleware.Stack returns, in its order"})
 	})
-	if rs, recordsErr := record.Records(msg); recordsErr == nil {
+	// With a guard outside it is the guard who gives back, when everybody is done with the records.
+	if rs, recordsErr := record.Records(msg); recordsErr == nil && (l == guardLayer || trailOf(msg) == nil) {
 		record.GiveBack(rs)
 	}
 	return fmt.Errorf("%w (%w)", err, context.Canceled)

@@ -212,7 +212,7 @@ func (d *delivery) classify(err error) fault.Fault {
 	switch {
 	case errors.Is(err, record.ErrNotRun):
 		return fault.Fault{Rule: "not run"}
-	case errors.Is(err, errLeft):
+	case errors.Is(err, errLeft), errors.Is(err, ErrOrder):
 		return fault.Fault{Class: fault.ClassCancelled, Rule: "left"}
 	case d.ctx().Err() != nil:
 		return fault.Fault{Class: fault.ClassCancelled, Rule: "delivery ended"}

@@ -85,7 +85,8 @@ type Route struct {
 	Hooks *record.Hooks
 	// Tracer makes the spans. nil: none.
 	Tracer trace.Tracer
-	// Logger gets each dead letter (warn) and each attempt that will be repeated (debug). Defaults to slog.Default().
+	// Logger gets each dead letter and each attempt that will be repeated, at level debug: what an operator must know
+	// goes to the hooks. Defaults to slog.Default().
 	Logger *slog.Logger
 
 	prepareOnce sync.Once
