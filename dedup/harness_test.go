@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/internal/pgtest"
 	"github.com/headrace/headrace/migrations"
 	"github.com/headrace/headrace/record"
@@ -269,4 +270,12 @@ func altered(t *testing.T, setting string) string {
 	_, err := pool.Exec(t.Context(), "alter database "+name+" set "+setting)
 	require.NoError(t, err)
 	return dsn
+}
+
+// skip is a handler that wants no effect.
+func skip(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+	if err := effect(ctx, tx, r); err != nil {
+		return err
+	}
+	return fault.Skip("not for us")
 }

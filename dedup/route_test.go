@@ -174,12 +174,6 @@ func TestRun(t *testing.T) {
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()
 		rs := recs(o, 40)
-		skip := func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
-			if err := effect(ctx, tx, r); err != nil {
-				return err
-			}
-			return fault.Skip("not for us")
-		}
 		b.run(rs, unless(20, skip))
 		requireOutcomes(t, record.Skipped, rs[20])
 		requireOutcomes(t, record.Effected, without(rs, 20)...)
