@@ -217,6 +217,13 @@ func (in *fakeInbox) Bury(ctx context.Context, r *record.Record, _ dedup.Grave) 
 	return dedup.Duplicate, nil
 }
 
+func (in *fakeInbox) knows(r *record.Record) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	_, seen := in.rows[r.Identity.Key]
+	return seen
+}
+
 func (in *fakeInbox) effectsOf(offset int64) int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
