@@ -68,6 +68,9 @@ func need(t testing.TB) {
 	}
 }
 
+// Missing says what this machine lacks to start the real broker, "" if nothing.
+func Missing() string { return missing() }
+
 var missing = sync.OnceValue(func() string {
 	out, err := exec.Command("java", "-version").CombinedOutput()
 	if err != nil {

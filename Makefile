@@ -1,0 +1,58 @@
+# make test   every test that this machine can run; the last lines say what is missing and how to add it
+# make lint   gofumpt, golangci-lint, go vet (make tools installs them)
+# make demo   the demo consumer, everything embedded
+# make bench  the benchmarks against the peers
+# make fuzz   each fuzz target for FUZZTIME
+# make fmt    format
+# make ci     what CI runs
+
+GO          ?= go
+BIN         := $(shell $(GO) env GOPATH)/bin
+PACKAGES    ?= ./...
+FUZZTIME    ?= 10s
+# Two packages at a time: each may have a Postgres of its own, and what they wait for is seldom the processor.
+PARALLEL    ?= 2
+TESTFLAGS   ?= -timeout 15m
+# The race detector needs a C compiler. Without one the tests run all the same, without it.
+RACE        := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
+
+GOLANGCI_LINT_VERSION := v2.15.0
+GOFUMPT_VERSION       := v0.12.0
+GOVULNCHECK_VERSION   := v1.9.0
+
+.PHONY: test lint fmt demo bench fuzz tools ci
+
+test:
+	@$(if $(RACE),,echo "no C compiler: without the race detector")
+	$(GO) run ./internal/cmd/test $(NO_SKIPS) -p $(PARALLEL) $(RACE) $(TESTFLAGS) $(PACKAGES)
+
+lint:
+	@unformatted=$$($(BIN)/gofumpt -l .); [ -z "$$unformatted" ] || { echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; }
+	$(GO) vet ./...
+	$(BIN)/golangci-lint run ./...
+	cd bench && $(GO) vet ./... && $(BIN)/golangci-lint run --config ../.golangci.yaml ./...
+
+fmt:
+	$(BIN)/gofumpt -w .
+
+demo:
+	$(GO) run ./cmd/demo-consumer
+
+bench:
+	cd bench && $(GO) run .
+
+# go test fuzzes one target of one package at a time.
+fuzz:
+	@grep -rEo --include='*_test.go' --exclude-dir=bench '^func Fuzz[A-Za-z0-9_]*' . | sed -E 's|^(.*)/[^/]*:func (.*)|\1 \2|' | sort | \
+	while read -r package target; do \
+		echo "$$package $$target"; \
+		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package" || exit 1; \
+	done
+
+tools:
+	$(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+	$(GO) install mvdan.cc/gofumpt@$(GOFUMPT_VERSION)
+	$(GO) install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)
+
+ci:
+	CI=true .ci/run
