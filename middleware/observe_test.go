@@ -1,0 +1,100 @@
+package middleware_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/record"
+)
+
+func traced(b *bench) *tracetest.SpanRecorder {
+	spans := tracetest.NewSpanRecorder()
+	b.rt.Tracer = sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test")
+	return spans
+}
+
+func attr(s sdk.ReadOnlySpan, key string) attribute.Value {
+	for _, a := range s.Attributes() {
+		if string(a.Key) == key {
+			return a.Value
+		}
+	}
+	return attribute.Value{}
+}
+
+func TestObserve(t *testing.T) {
+	t.Parallel()
+
+	bubble(t, "OneSpanARecordAndAChildAnAttempt", func(t *testing.T) {
+		b := newBench(t)
+		spans := traced(b)
+		tries := 0
+		r := rec(0, "k")
+		r.Headers = []record.Header{{Key: "traceparent", Value: []byte("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")}}
+		b.run(t, func(m *message.Message) error {
+			require.True(t, trace.SpanContextFromContext(m.Context()).IsValid(), "a handler's own spans are children")
+			if tries++; tries == 1 {
+				return fault.Transient(errBoom)
+			}
+			return nil
+		}, r)
+		ended := spans.Ended()
+		require.Len(t, ended, 3)
+		first, second, whole := ended[0], ended[1], ended[2]
+		require.Equal(t, "attempt ledger", first.Name())
+		require.Equal(t, codes.Error, first.Status().Code)
+		require.Equal(t, codes.Unset, second.Status().Code)
+		require.Equal(t, int64(2), attr(second, "headrace.attempt").AsInt64())
+		require.Equal(t, "process orders", whole.Name())
+		require.Equal(t, "effected", attr(whole, "headrace.outcome").AsString())
+		require.Equal(t, "0af7651916cd43dd8448eb211c80319c", whole.SpanContext().TraceID().String(), "the producer's trace")
+		require.Equal(t, "b7ad6b7169203331", whole.Parent().SpanID().String())
+		for _, attempt := range []sdk.ReadOnlySpan{first, second} {
+			require.Equal(t, whole.SpanContext().SpanID(), attempt.Parent().SpanID())
+		}
+		require.Equal(t, "again", whole.Events()[0].Name)
+	})
+
+	bubble(t, "PanicEndsItsSpanWithAnError", func(t *testing.T) {
+		b := newBench(t)
+		spans := traced(b)
+		b.run(t, func(*message.Message) error { panic("boom") }, rec(0, "k"))
+		require.Equal(t, codes.Error, spans.Ended()[0].Status().Code)
+		require.Equal(t, "dead", attr(spans.Ended()[1], "headrace.outcome").AsString())
+		require.Equal(t, codes.Error, spans.Ended()[1].Status().Code)
+	})
+
+	bubble(t, "GivenBackEndsTheSpan", func(t *testing.T) {
+		b := newBench(t)
+		spans := traced(b)
+		c := b.claim(t, 1, 1, b.handler(t, func(*message.Message) error { return fault.RetryAfter(errBoom, time.Second) }))
+		c.add(rec(0, "k"))
+		elapse(100 * time.Millisecond)
+		c.end(0)
+		elapse(time.Second)
+		require.Equal(t, "given_back", attr(spans.Ended()[1], "headrace.outcome").AsString())
+	})
+
+	bubble(t, "EachOutcomeIsToldOnce", func(t *testing.T) {
+		b := newBench(t)
+		b.run(t, func(m *message.Message) error {
+			<-time.After(time.Second)
+			if offsetOf(m) == 1 {
+				return errBoom
+			}
+			return nil
+		}, recs(2, ownKey)...)
+		require.ElementsMatch(t, []settlement{
+			{0, record.Effected, 2 * time.Second}, {1, record.Dead, 2 * time.Second},
+		}, b.settled.get())
+	})
+}
