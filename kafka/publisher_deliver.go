@@ -29,16 +29,26 @@ func (p *Publisher) deliver(parcels []*parcel) error {
 	defer p.running.Done()
 	life, cancel := context.WithTimeoutCause(context.Background(), p.cfg.Timeout, unconfirmedError{p.cfg.Timeout})
 	defer cancel()
+	shipment{p, life}.send(parcels)
+	return publishError(parcels)
+}
+
+// shipment is one call's parcels under way.
+type shipment struct {
+	pub  *Publisher
+	life context.Context // ends with the Publisher's patience; each parcel has its caller's besides
+}
+
+func (s shipment) send(parcels []*parcel) {
 	for rest := parcels; len(rest) > 0; {
 		n := batchable(rest)
-		p.together(life, rest[:n])
+		s.together(rest[:n])
 		if n < len(rest) {
-			p.alone(life, rest[n])
+			s.alone(rest[n])
 			n++
 		}
 		rest = rest[n:]
 	}
-	return publishError(parcels)
 }
 
 // batchable is how many of the first parcels may be sent in batches.
@@ -53,85 +63,85 @@ func batchable(parcels []*parcel) int {
 
 // together sends parcels in batches. A broker refuses a batch as a whole for one record in it, which may be another
 // call's: whoever was in it goes alone.
-func (p *Publisher) together(life context.Context, parcels []*parcel) {
+func (s shipment) together(parcels []*parcel) {
 	for left := parcels; len(left) > 0; {
-		p.attempt(life, left)
-		if left = neighbours(life, left); len(left) > 0 {
-			pause(life)
+		s.attempt(left)
+		if left = s.neighbours(left); len(left) > 0 {
+			s.pause()
 		}
 	}
 	for _, q := range parcels {
 		if errors.Is(q.err, kerr.MessageTooLarge) {
-			p.alone(life, q)
+			s.alone(q)
 		}
 	}
 }
 
-func (p *Publisher) attempt(life context.Context, parcels []*parcel) {
+func (s shipment) attempt(parcels []*parcel) {
 	answers := make([]<-chan error, len(parcels))
 	for i, q := range parcels {
-		answers[i] = p.send(life, q)
+		answers[i] = s.hand(q)
 	}
 	for i, q := range parcels {
-		q.await(life, answers[i])
+		s.await(q, answers[i])
 	}
 }
 
-// send hands a parcel to the client. The client must not see the caller's context: it fails everything that is buffered
+// hand gives a parcel to the client. The client must not see the caller's context: it fails everything that is buffered
 // for a partition when the context of one record there ends.
-func (p *Publisher) send(life context.Context, q *parcel) <-chan error {
+func (s shipment) hand(q *parcel) <-chan error {
 	answer := make(chan error, 1)
-	if err := q.ended(life); err != nil {
+	if err := s.ended(q); err != nil {
 		answer <- err
 		return answer
 	}
-	p.client.TryProduce(context.WithoutCancel(q.ctx), q.rec.forClient(), func(_ *kgo.Record, err error) { answer <- err })
+	s.pub.client.TryProduce(context.WithoutCancel(q.ctx), q.rec.forClient(), func(_ *kgo.Record, err error) { answer <- err })
 	return answer
 }
 
 // alone sends a parcel in a batch of its own. Nobody shares its fate there, so its context goes with it.
-func (p *Publisher) alone(life context.Context, q *parcel) {
-	if q.err = q.ended(life); q.err != nil {
+func (s shipment) alone(q *parcel) {
+	if q.err = s.ended(q); q.err != nil {
 		return
 	}
-	cl, err := p.lone()
+	cl, err := s.pub.lone()
 	if err != nil {
 		q.err = err
 		return
 	}
 	ctx, cancel := context.WithCancel(q.ctx)
 	defer cancel()
-	defer context.AfterFunc(life, cancel)()
+	defer context.AfterFunc(s.life, cancel)()
 	// A channel and not the client's own limit of one buffered record: that wakes all who wait for each that is done.
 	select {
-	case p.turn <- struct{}{}:
+	case s.pub.turn <- struct{}{}:
 	case <-ctx.Done():
-		q.err = q.ended(life)
+		q.err = s.ended(q)
 		return
 	}
 	answer := make(chan error, 1)
 	cl.Produce(ctx, q.rec.forClient(), func(_ *kgo.Record, err error) {
 		// The turn ends with the record and not with the caller's wait: context ends -> the next is handed over -> the
 		// client drops all that it has buffered for the partition, the next too.
-		<-p.turn
+		<-s.pub.turn
 		answer <- err
 	})
-	q.await(life, answer)
+	s.await(q, answer)
 }
 
 // await takes the answer, or the end of the caller's patience: then it is unknown whether the record will be written.
-func (q *parcel) await(life context.Context, answer <-chan error) {
+func (s shipment) await(q *parcel, answer <-chan error) {
 	select {
 	case q.err = <-answer:
 	case <-q.ctx.Done():
-		q.err = q.late(answer, context.Cause(q.ctx))
-	case <-life.Done():
-		q.err = q.late(answer, context.Cause(life))
+		q.err = late(answer, context.Cause(q.ctx))
+	case <-s.life.Done():
+		q.err = late(answer, context.Cause(s.life))
 	}
 }
 
 // late prefers an answer that came at the same moment.
-func (q *parcel) late(answer <-chan error, cause error) error {
+func late(answer <-chan error, cause error) error {
 	select {
 	case err := <-answer:
 		return err
@@ -141,8 +151,8 @@ func (q *parcel) late(answer <-chan error, cause error) error {
 }
 
 // ended says why a parcel must not be sent any more.
-func (q *parcel) ended(life context.Context) error {
-	for _, ctx := range []context.Context{q.ctx, life} {
+func (s shipment) ended(q *parcel) error {
+	for _, ctx := range []context.Context{q.ctx, s.life} {
 		if ctx.Err() != nil {
 			return &unsentError{context.Cause(ctx)}
 		}
@@ -152,23 +162,23 @@ func (q *parcel) ended(life context.Context) error {
 
 // neighbours are those that failed for no reason of their own while their time is not over: the client was full, or it
 // dropped all that was buffered for the partition because an older record there had timed out.
-func neighbours(life context.Context, parcels []*parcel) []*parcel {
+func (s shipment) neighbours(parcels []*parcel) []*parcel {
 	var left []*parcel
 	for _, q := range parcels {
 		innocent := errors.Is(q.err, kgo.ErrRecordTimeout) || errors.Is(q.err, kgo.ErrMaxBuffered)
-		if innocent && life.Err() == nil {
+		if innocent && s.life.Err() == nil {
 			left = append(left, q)
 		}
 	}
 	return left
 }
 
-func pause(ctx context.Context) {
+func (s shipment) pause() {
 	timer := time.NewTimer(again)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-ctx.Done():
+	case <-s.life.Done():
 	}
 }
 

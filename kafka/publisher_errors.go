@@ -54,7 +54,7 @@ func publishError(parcels []*parcel) error {
 	var failed []FailedRecord
 	for i, q := range parcels {
 		if q.err != nil {
-			err, ambiguous := verdict(q.rec.Topic, q.err)
+			ambiguous, err := verdict(q.rec.Topic, q.err)
 			failed = append(failed, FailedRecord{Index: i, Topic: q.rec.Topic, Ambiguous: ambiguous, Err: err})
 		}
 	}
@@ -64,24 +64,24 @@ func publishError(parcels []*parcel) error {
 	return &PublishError{Total: len(parcels), Failed: failed}
 }
 
-// verdict says what a produce error means: err in the words of package fault, and whether the record may be in the
-// topic all the same. A broker that names a cause did not write; everything else (an unknown server error, too few
+// verdict says what a produce error means: whether the record may be in the topic all the same, and err in the words of
+// package fault. A broker that names a cause did not write; everything else (an unknown server error, too few
 // replicas, a leader that moved, any deadline, a silent connection) was seen with the record written.
-func verdict(topic string, err error) (_ error, ambiguous bool) {
+func verdict(topic string, err error) (ambiguous bool, _ error) {
 	var unsent *unsentError
 	switch {
 	case errors.As(err, &unsent):
-		return fault.Transient(unsent), false
+		return false, fault.Transient(unsent)
 	case isAny(err, unknownTopics):
-		return fault.Transient(fmt.Errorf("%w %q: %w", ErrUnknownTopic, topic, err)), false
+		return false, fault.Transient(fmt.Errorf("%w %q: %w", ErrUnknownTopic, topic, err))
 	case isAny(err, ourAccess):
-		return fault.Unavailable(err, fault.Kafka), false
+		return false, fault.Unavailable(err, fault.Kafka)
 	case isAny(err, refusals):
-		return fault.Permanent(err), false
+		return false, fault.Permanent(err)
 	case isAny(err, unwritten):
-		return fault.Transient(err), false
+		return false, fault.Transient(err)
 	default:
-		return fault.Ambiguous(err), true
+		return true, fault.Ambiguous(err)
 	}
 }
 

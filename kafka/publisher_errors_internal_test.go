@@ -55,7 +55,7 @@ func TestVerdict(t *testing.T) {
 	} {
 		t.Run(c.err.Error(), func(t *testing.T) {
 			t.Parallel()
-			err, ambiguous := verdict("orders", c.err)
+			ambiguous, err := verdict("orders", c.err)
 			require.Equal(t, c.ambiguous, ambiguous)
 			require.ErrorIs(t, err, c.err)
 			require.Equal(t, c.class, (&fault.Classifier{}).Classify(t.Context(), err).Class)

@@ -3,7 +3,6 @@ package kafka_test
 import (
 	"context"
 	"fmt"
-	"log"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -16,24 +15,18 @@ import (
 // A Publisher is what any Watermill code publishes to. What Watermill's messages cannot say, records can.
 func ExamplePublisher() {
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"))
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(err)
 	defer broker.Close()
 
 	pub, err := kafka.NewPublisher(kafka.PublisherConfig{Client: kafka.ClientConfig{Brokers: broker.ListenAddrs()}})
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(err)
 	defer func() { _ = pub.Close() }()
 
 	// A message with a key: records of one key keep their order.
 	msg := message.NewMessage("order-1-placed", []byte(`{"amount": 7}`))
 	msg.Metadata.Set("traceparent", "00-4bf9-01")
 	kafka.SetKey(msg, []byte("order-1"))
-	if err := pub.Publish("orders", msg); err != nil {
-		log.Fatal(err)
-	}
+	must(pub.Publish("orders", msg))
 
 	// A tombstone whose headers repeat a name, one of them without a value.
 	err = pub.PublishRecords(context.Background(), kafka.ProducerRecord{
@@ -44,9 +37,7 @@ func ExamplePublisher() {
 			{Key: "via", Value: nil},
 		},
 	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(err)
 
 	for _, r := range readAll(broker.ListenAddrs(), "orders", 2) {
 		fmt.Printf("%s: value %q, nil: %t\n", r.Key, r.Value, r.Value == nil)
@@ -66,44 +57,38 @@ func ExamplePublisher() {
 // An Admin tells what the cluster knows.
 func ExampleAdmin() {
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1))
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(err)
 	defer broker.Close()
 	admin, err := kafka.NewAdmin(kafka.ClientConfig{Brokers: broker.ListenAddrs()})
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(err)
 	defer admin.Close()
 
 	ctx := context.Background()
 	_, err = admin.Topic(ctx, "orders")
 	fmt.Println(err)
-	if err := admin.CreateTopic(ctx, kafka.TopicSpec{Name: "orders", Partitions: 6, Retention: kafka.Forever}); err != nil {
-		log.Fatal(err)
-	}
+	must(admin.CreateTopic(ctx, kafka.TopicSpec{Name: "orders", Partitions: 6, Retention: kafka.Forever}))
 	topic, err := admin.Topic(ctx, "orders")
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(err)
 	fmt.Println(topic.Partitions, "partitions, kept forever:", topic.Retention == kafka.Forever)
 	// Output:
 	// unknown topic "orders"
 	// 6 partitions, kept forever: true
 }
 
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
 func readAll(brokers []string, topic string, n int) []*kgo.Record {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(err)
 	defer cl.Close()
 	var got []*kgo.Record
 	for len(got) < n {
 		fetches := cl.PollFetches(context.Background())
-		if err := fetches.Err(); err != nil {
-			log.Fatal(err)
-		}
+		must(fetches.Err())
 		got = append(got, fetches.Records()...)
 	}
 	return got

@@ -43,7 +43,7 @@ func TestPublisher(t *testing.T) {
 			require.Equal(t, sent[i].Value, got.Value)
 			require.Len(t, got.Headers, len(sent[i].Headers))
 			for j, h := range got.Headers {
-				require.Equal(t, sent[i].Headers[j], record.Header{Key: h.Key, Value: h.Value})
+				require.Equal(t, kgo.RecordHeader(sent[i].Headers[j]), h)
 			}
 		}
 	})
