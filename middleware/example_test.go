@@ -88,7 +88,7 @@ func ExamplePolicy_Decide() {
 
 // A dependency that is down lets one through at a time, until somebody has an answer.
 func ExampleGate() {
-	gate := middleware.NewGate(middleware.GateConfig{Name: "payments", Base: time.Millisecond})
+	gate := middleware.NewGate(middleware.GateConfig{Name: "payments", Base: 100 * time.Millisecond})
 	pass, _ := gate.TryEnter()
 	pass.Failed()
 	fmt.Println("shut:", gate.Shut())

@@ -242,6 +242,19 @@ func TestShutdown(t *testing.T) {
 		require.Empty(t, b.topic.of(0))
 	})
 
+	bubble(t, "EffectThatComesTooLateToSettleIsNotReportedAsLost", func(t *testing.T) {
+		b := newBench(t)
+		b.in.commit = func([]*record.Record) error { <-time.After(2 * time.Second); return nil }
+		c := b.claim(t, 1, 10, b.handler(t, nothing))
+		c.add(rec(0, "k"))
+		synctest.Wait()
+		c.end(time.Second)
+		elapse(time.Minute)
+		require.Empty(t, c.outcomes)
+		require.Equal(t, 1, b.in.effectsOf(0))
+		require.Empty(t, b.reports.kinds())
+	})
+
 	bubble(t, "VerdictIsCarriedOutUnderAContextOfItsOwn", func(t *testing.T) {
 		b := newBench(t)
 		writing := make(chan struct{})

@@ -193,7 +193,8 @@ func (d *delivery) split(rs []*record.Record, before map[*record.Record]time.Dur
 		at[r.Domain()] = c
 		chains = append(chains, c)
 	}
-	if lost > 0 && err == nil {
+	// When a claim ends, what its records did in the last moment is durable and not settled: that is not lost.
+	if lost > 0 && err == nil && !rs[0].Ending() && d.ctx().Err() == nil {
 		d.reportLost(rs[0], lost)
 	}
 	return chains

@@ -16,8 +16,14 @@ import (
 	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/dlq"
 	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/middleware"
 	"github.com/headrace/headrace/record"
+)
+
+var (
+	_ kafka.Gate = (*middleware.Gate)(nil)
+	_ kafka.Gate = (*middleware.Gates)(nil)
 )
 
 func nothing(*message.Message) error { return nil }
