@@ -120,6 +120,18 @@ func TestBury(t *testing.T) {
 		b.requireLedger(3)
 	})
 
+	t.Run("ReplayInCompanyLeavesNoRowForThoseBehindIt", func(t *testing.T) {
+		t.Parallel()
+		b, o := newBench(t, setup{}), newOwner()
+		dead := rec(newOwner(), 1, "a")
+		b.bury(dead, "permanent")
+		// In one group the replay waits to be alone and its follower with it: only the third runs and commits.
+		rs := []*record.Record{replay(o, dead, 70), replay(o, rec(o, 71, "a"), 71), replay(o, rec(o, 72, "b"), 72)}
+		b.run(rs, effect)
+		requireOutcomes(t, record.Effected, rs...)
+		b.requireLedger(3)
+	})
+
 	t.Run("ReplayThatFailsLeavesTheRowDeadAndIsDeadAgain", func(t *testing.T) {
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()

@@ -31,6 +31,7 @@ type group struct {
 	tx    pgx.Tx
 	began time.Time
 	todo  []*entry // those whose handlers run
+	idle  []*entry // fresh, but behind one that waits for another transaction: their rows are taken back
 	next  int      // the first of todo that has not run
 	done  []*entry // those that ran well, in order
 	mark  int      // the savepoint stands after this many of done

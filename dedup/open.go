@@ -168,6 +168,8 @@ func (g *group) takeOver(ctx context.Context) error {
 
 // sort makes the verdicts that the answers are, and the list of those that run.
 func (g *group) sort() bool {
+	// What take held comes after all that it took. Only what is held from here on has others behind it in this group.
+	g.held = nil
 	var counts [len(answerNames)]int
 	for _, e := range g.entries {
 		if e.answer < unseen {
@@ -176,6 +178,9 @@ func (g *group) sort() bool {
 		switch {
 		case g.behindHeld(e):
 			// in line: one it must stay behind is
+			if e.answer == Fresh {
+				g.idle = append(g.idle, e)
+			}
 		case e.answer == Fresh, e.answer == DeadReplay && g.alone() != nil:
 			g.todo = append(g.todo, e)
 		case e.answer == DeadReplay:

@@ -74,6 +74,18 @@ func TestRun(t *testing.T) {
 		b.requireLedger(4)
 	})
 
+	t.Run("SameIdTwiceUnderOneKeyIsOneEffectAndNotARowWithoutIt", func(t *testing.T) {
+		t.Parallel()
+		b, o := newBench(t, setup{}), newOwner()
+		rs := []*record.Record{
+			recAs(o, 0, "a", "same", "v"), rec(o, 1, "b"), recAs(o, 2, "a", "same", "v"), rec(o, 3, "a"),
+		}
+		b.run(rs, effect)
+		requireOutcomes(t, record.Effected, rs[0], rs[1], rs[3])
+		requireOutcomes(t, record.Duplicate, rs[2])
+		b.requireLedger(3)
+	})
+
 	t.Run("SameIdTwiceAndTheFirstFailsTheSecondRuns", func(t *testing.T) {
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()

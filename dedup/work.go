@@ -318,9 +318,11 @@ func (g *group) escape(e *entry) verdict {
 func (g *group) rows(match func(*entry) bool) string {
 	cols := &g.w.cols
 	cols.reset()
-	for _, e := range g.todo {
-		if match(e) {
-			cols.add(e.r.Identity.Key, &e.r.Identity, e.r.Replay)
+	for _, list := range [...][]*entry{g.todo, g.idle} {
+		for _, e := range list {
+			if match(e) {
+				cols.add(e.r.Identity.Key, &e.r.Identity, e.r.Replay)
+			}
 		}
 	}
 	return array(cols.ids)
