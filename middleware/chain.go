@@ -62,6 +62,9 @@ func (c *chain) step() bool {
 	case Park:
 		return c.park(r, d)
 	case Dead:
+		if rs := c.unread(); len(rs) > 1 {
+			return c.deadTogether(rs)
+		}
 		return c.dead(r, d)
 	case GiveBack:
 		return false
@@ -202,9 +205,32 @@ func (c *chain) sleep(d time.Duration) bool {
 	return false
 }
 
-func (c *chain) unreadable() bool {
-	var e *DecodeError
-	return errors.As(c.head().Err, &e)
+// unread gives the head and those right behind it, as far as they cannot be read.
+func (c *chain) unread() []*record.Record {
+	for i, r := range c.rs {
+		var e *DecodeError
+		if !errors.As(r.Err, &e) {
+			return c.rs[:i]
+		}
+	}
+	return c.rs
+}
+
+// deadTogether takes unreadable records to their end side by side. No handler has seen them or will, so there is no
+// order among them to keep; one after the other, a partition full of them would take a round trip to the database and
+// one to the broker each.
+func (c *chain) deadTogether(rs []*record.Record) bool {
+	c.pause()
+	alone := make([]*chain, len(rs))
+	for i, r := range rs {
+		alone[i] = &chain{delivery: c.delivery, rs: rs[i : i+1 : i+1], fault: c.classify(r.Err), before: r.Spent, waiting: true}
+	}
+	c.follow(alone)
+	if len(record.Remaining(rs)) > 0 {
+		return false
+	}
+	c.rs = c.rs[len(rs)-1:]
+	return c.advance()
 }
 
 // park puts the head into Postgres. Its followers find its key parked when they run, and join it there.

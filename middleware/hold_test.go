@@ -24,18 +24,18 @@ const year = 365 * 24 * time.Hour
 func TestHold(t *testing.T) {
 	t.Parallel()
 
-	bubble(t, "DatabaseAwayForTwoHoursSpendsNoAttempt", func(t *testing.T) {
+	bubble(t, "DatabaseAwayForLongSpendsNoAttempt", func(t *testing.T) {
 		b := newBench(t)
 		commits := 0
 		b.in.commit = func([]*record.Record) error {
-			if commits++; time.Since(b.began) < 2*time.Hour {
+			if commits++; time.Since(b.began) < 20*time.Minute {
 				return errBoom
 			}
 			return nil
 		}
 		failures := 0
 		c := b.run(t, func(m *message.Message) error {
-			if offsetOf(m) == 7 && time.Since(b.began) > 2*time.Hour && failures < 2 {
+			if offsetOf(m) == 7 && time.Since(b.began) > 20*time.Minute && failures < 2 {
 				failures++ // it still has its three attempts, and its budget
 				return fault.Transient(errBoom)
 			}
@@ -45,8 +45,8 @@ func TestHold(t *testing.T) {
 			require.Equal(t, record.Effected, c.outcome(o))
 		}
 		require.Equal(t, 2, failures)
-		require.Less(t, commits, 2*2*3600/5+200, "one probe each five seconds or less often than twice that")
-		require.Less(t, b.at(0), 2*time.Hour+10*time.Second)
+		require.Less(t, commits, 2*1200/5+200, "one probe each five seconds or less often than twice that")
+		require.Less(t, b.at(0), 20*time.Minute+10*time.Second)
 		require.LessOrEqual(t, c.maxWaits, 200)
 		first := b.holds.get()[0]
 		require.True(t, first.Began)

@@ -254,7 +254,7 @@ func (rt *Route) learn(ps passes, chains []*chain, settled bool) {
 		case errors.Is(c.rs[0].Err, record.ErrNotRun):
 		case f.Class == fault.ClassUnavailable:
 			down = put(down, or(f.Dependency, fault.Database), f.RetryAfter)
-		case f.Class == fault.ClassCancelled, c.unreadable():
+		case f.Class == fault.ClassCancelled, len(c.unread()) > 0:
 		case f.RetryAfter > 0:
 			down = put(down, RetryAfter, f.RetryAfter)
 			answered = true

@@ -22,7 +22,7 @@ import (
 	"github.com/headrace/headrace/record"
 )
 
-var seeds = flag.Int("seeds", 30, "how many random schedules to run")
+var seeds = flag.Int("seeds", 20, "how many random schedules to run")
 
 // TestSchedules runs random schedules in virtual time: records of some keys, of which some fail in any way, groups whose
 // COMMIT fails or is unknown, a dead letter topic and a database that come and go, claims that are revoked in the middle.

@@ -274,7 +274,9 @@ func TestDecode(t *testing.T) {
 				}
 				return nil
 			}
+			b.topic.write = func(ctx context.Context, _ dlq.Letter) error { return sleep(ctx, 10*time.Millisecond) }
 			c := b.run(t, func(*message.Message) error { ran++; return nil }, recs(500, oneKey)...)
+			require.Less(t, b.at(499), 100*time.Millisecond, "side by side, although they share a key")
 			for o := range int64(499) {
 				require.Equal(t, record.Dead, c.outcome(o))
 				require.Equal(t, dlq.Undecodable, b.topic.of(o)[0].Reason)
