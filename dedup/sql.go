@@ -90,11 +90,12 @@ type openSQL struct {
 func newOpenSQL(cfg RouteConfig) openSQL {
 	gate := func(lock string) string {
 		return fmt.Sprintf("select %s(%d, $1::int), set_config('lock_timeout', '%s', true), "+
-			"set_config('statement_timeout', '%s', true), set_config('idle_in_transaction_session_timeout', '%s', true)",
-			lock, routeLock, ms(insertLockTimeout), ms(cfg.AttemptTimeout), ms(cfg.AttemptTimeout+idleReserve))
+			"set_config('idle_in_transaction_session_timeout', '%s', true)",
+			lock, routeLock, ms(insertLockTimeout), ms(cfg.AttemptTimeout+idleReserve))
 	}
 	patience := func(d time.Duration) string {
-		return fmt.Sprintf("select set_config('lock_timeout', '%s', true)", ms(d))
+		return fmt.Sprintf("select set_config('lock_timeout', '%s', true), set_config('statement_timeout', '%s', true)",
+			ms(d), ms(cfg.AttemptTimeout))
 	}
 	return openSQL{
 		shared: gate("pg_advisory_xact_lock_shared"), exclusive: gate("pg_advisory_xact_lock"),

@@ -27,6 +27,7 @@ type writer struct {
 	group   *group
 	attempt *attempt // that runs, nil between two
 	entry   *entry   // whose attempt it is
+	away    bool     // its group was taken away, and with it its place
 	conn    net.Conn // to close when patience ends
 	by      time.Time
 	armed   time.Time // when the timer goes off, zero: never
@@ -48,14 +49,7 @@ func newWriter(rt *Route) *writer {
 // loop runs groups until the route is closed.
 func (w *writer) loop() {
 	regular := false
-	defer func() {
-		// A handler that ends its goroutine takes this writer with it: the group is settled and another writer comes.
-		if !regular && w.abandon(errGoexit) {
-			go newWriter(w.rt).loop()
-			return
-		}
-		w.rt.in.left()
-	}()
+	defer func() { w.leave(regular) }()
 	for {
 		g := w.rt.take(w)
 		if g == nil {
@@ -65,11 +59,40 @@ func (w *writer) loop() {
 		if g.run() {
 			w.rt.finish(g)
 			w.keep(g)
-		} else if !w.rt.in.joined() {
+		} else if !w.comeBack() {
 			regular = true
 			return
 		}
 	}
+}
+
+// leave gives up the writer's place. A handler that ends its goroutine takes the writer with it: then its group is
+// settled, and another writer takes the place.
+func (w *writer) leave(regular bool) {
+	switch {
+	case !regular && (w.abandon(errGoexit) || w.comeBack()):
+		go newWriter(w.rt).loop()
+	case !w.gone():
+		w.rt.in.left()
+	}
+}
+
+// comeBack takes the writer's place again after its group was taken away: the handler has returned at last. It is false
+// when the inbox is closed, or the place was never given up.
+func (w *writer) comeBack() bool {
+	if !w.gone() || !w.rt.in.joined() {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.away = false
+	return true
+}
+
+func (w *writer) gone() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.away
 }
 
 // keep takes the memory of a group back for the next one, without what it pointed to.
@@ -195,6 +218,7 @@ func (w *writer) abandon(why error) bool {
 func (w *writer) takeAway(why error) {
 	g, e := w.group, w.entry
 	since := e.since
+	w.away = true
 	w.group, w.entry, w.attempt = nil, nil, nil
 	w.calls, w.entries, w.todo, w.done = nil, nil, nil, nil
 	// Out of the pool, which otherwise could not be closed; the handler may still hold it, so only its socket is closed.
