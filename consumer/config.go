@@ -1,0 +1,158 @@
+package consumer
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/headrace/headrace/kafka"
+	"github.com/headrace/headrace/record"
+)
+
+// Config is what the routes of one consumer share. Brokers, Group and DB are required; the zero value of everything
+// else is a default that fits together. It may be copied.
+type Config struct {
+	// Brokers are the addresses to begin with, host:port. Required.
+	Brokers []string
+	// Group is the Kafka consumer group. The inbox remembers by it: another name processes everything again. Required.
+	Group string
+	// DB is the database that the handlers write to. Its configuration is taken to open a pool for the transactions;
+	// the pool itself is used for the checks at start, and stays open when the consumer is done. Required.
+	DB *pgxpool.Pool
+
+	// TLS is used for every connection to a broker.
+	//
+	// Defaults to nil: no TLS.
+	TLS *tls.Config
+	// SASL authenticates every connection to a broker.
+	//
+	// Defaults to nil: no authentication.
+	SASL sasl.Mechanism
+	// ClientID is by what brokers know this process in their logs, metrics and quotas.
+	//
+	// Defaults to "headrace".
+	ClientID string
+	// Dial opens a connection to a broker. For proxies and tests.
+	//
+	// Defaults to a net.Dialer with a timeout of 10 s.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	// Migrate applies the inbox's schema at start, under a lock, so that any number of processes may start at once.
+	//
+	// Defaults to false: a missing schema is refused.
+	Migrate bool
+	// CreateDeadLetterTopics creates a missing dead letter topic at start, with the source topic's partitions.
+	//
+	// Defaults to false: a missing one is refused.
+	CreateDeadLetterTopics bool
+	// InboxRetention is how long the inbox remembers a record. It must be no shorter than the retention of the topics
+	// and of their dead letter topics: a record that can still be delivered must still be known.
+	//
+	// kafka.Forever never forgets. Defaults to the longest of these topics' retentions plus a day, or for ever if one of
+	// them keeps its records so.
+	InboxRetention time.Duration
+
+	// Balancer is how partitions move between members.
+	//
+	// Defaults to cooperative-sticky: only partitions that move are given up.
+	Balancer kafka.Balancer
+	// SessionTimeout is after what silence of this process its partitions go to others.
+	//
+	// Defaults to 45 s.
+	SessionTimeout time.Duration
+	// HeartbeatInterval is how soon this process hears of a rebalance.
+	//
+	// Defaults to 1 s.
+	HeartbeatInterval time.Duration
+	// RebalanceTimeout is how long the others wait for this process once a rebalance began. DrainGrace, HardGrace,
+	// CommitReserve, a heartbeat and a second must fit in it.
+	//
+	// Defaults to 60 s.
+	RebalanceTimeout time.Duration
+	// MaxPollInterval bounds a record's budget, and drives the watchdog: a handler that runs for so long turns
+	// liveness red, ends the membership and lets Run return an error. Holds do not count.
+	//
+	// Defaults to 5 min.
+	MaxPollInterval time.Duration
+	// DrainGrace is how long what is in flight may take to finish when a partition is revoked or the process stops.
+	//
+	// Defaults to 10 s.
+	DrainGrace time.Duration
+	// HardGrace is how long a handler may ignore the end of its context before its connection is closed.
+	//
+	// Defaults to 5 s.
+	HardGrace time.Duration
+	// CommitInterval is how often offsets are committed.
+	//
+	// Defaults to 1 s.
+	CommitInterval time.Duration
+	// CommitReserve is the time that is kept for making outcomes durable: of a record's budget for its transaction's
+	// COMMIT, of a rebalance for the commit of the offsets.
+	//
+	// Defaults to 5 s.
+	CommitReserve time.Duration
+	// DeadLetterTimeout is how long one dead letter may take to be confirmed by all in-sync replicas. After it the
+	// record is held, and the write is tried again.
+	//
+	// Defaults to 10 s.
+	DeadLetterTimeout time.Duration
+	// MaxHold is the longest that a Retry-After is believed.
+	//
+	// Defaults to 15 min.
+	MaxHold time.Duration
+
+	// MaxBatchTime is how long one group transaction may last before it is cut and committed.
+	//
+	// Defaults to 200 ms.
+	MaxBatchTime time.Duration
+	// Writers is how many group transactions a route has side by side.
+	//
+	// Defaults to 4.
+	Writers int
+	// MaxInFlight is how many records of a partition may be fetched and not settled; above it the partition is paused.
+	//
+	// Defaults to 20 x the largest MaxBatch of the topic's routes.
+	MaxInFlight int
+	// MaxInFlightBytes is the same in bytes, for the process.
+	//
+	// Defaults to 64 MiB.
+	MaxInFlightBytes int64
+
+	// Registry is where the metrics are registered, and what Handler serves at /metrics.
+	//
+	// Defaults to a registry of the consumer's own.
+	Registry *prometheus.Registry
+	// Hooks are called beside the consumer's own metrics and logs.
+	//
+	// Defaults to none.
+	Hooks *record.Hooks
+	// Tracer makes a span a record and one an attempt.
+	//
+	// Defaults to nil: no spans.
+	Tracer trace.Tracer
+	// Logger gets everything that is logged.
+	//
+	// Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// client is the part that everything speaking Kafka shares.
+func (c Config) client() kafka.ClientConfig {
+	return kafka.ClientConfig{
+		Brokers: c.Brokers, TLS: c.TLS, SASL: c.SASL, ClientID: c.ClientID, Dial: c.Dial, Logger: c.Logger,
+	}
+}
+
+func (c Config) rebalance() rebalance {
+	return rebalance{
+		drainGrace: c.DrainGrace, hardGrace: c.HardGrace, commit: c.CommitReserve,
+		heartbeat: c.HeartbeatInterval, reserve: rebalanceReserve, timeout: c.RebalanceTimeout,
+	}
+}

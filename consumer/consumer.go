@@ -1,0 +1,91 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headrace/headrace/kafka"
+	"github.com/headrace/headrace/record"
+)
+
+// ErrStarted reports a second Run of one Consumer. Match with errors.Is.
+var ErrStarted = errors.New("a consumer runs once: make another with New")
+
+// Consumer is the assembled thing: routes under one member of a consumer group. It is safe for concurrent use. Nothing
+// is open before Run and after it, so there is nothing to close.
+type Consumer struct {
+	cfg     Config
+	specs   []spec
+	plan    Plan
+	metrics *metrics
+	hooks   *record.Hooks
+
+	started atomic.Bool
+	engine  atomic.Pointer[engine] // nil before Run has opened everything
+}
+
+// New checks everything that cfg and the routes alone show, and proves the plan: that the attempts, back-offs and
+// writes of a record fit into MaxPollInterval and a rebalance into RebalanceTimeout. It speaks to nobody. What is wrong
+// comes all at once, in a *StartError; what broker and database have to say to it comes from [Consumer.Check] and
+// [Consumer.Run].
+func New(cfg Config, routes ...AnyRoute) (*Consumer, error) {
+	cfg = cfg.withDefaults()
+	specs := make([]spec, len(routes))
+	names := make([]string, len(routes))
+	for i, r := range routes {
+		specs[i] = r.spec()
+		names[i] = specs[i].name
+	}
+	if err := refuse(validate(cfg, specs)); err != nil {
+		return nil, err
+	}
+	if cfg.Registry == nil {
+		cfg.Registry = prometheus.NewRegistry()
+	}
+	c := &Consumer{cfg: cfg, specs: specs, plan: plan(cfg, specs), metrics: newMetrics(names)}
+	if err := errors.Join(cfg.Registry.Register(c.metrics), cfg.Registry.Register(newPartitions(c.stats))); err != nil {
+		return nil, refuse([]Problem{{
+			What: "the metrics cannot be registered", Err: err, Fix: "give each consumer of a process a Registry of its own, or leave it nil",
+		}})
+	}
+	c.hooks = joined(c.metrics.hooks(), logHooks(cfg.Logger), *cfg.Hooks)
+	return c, nil
+}
+
+// stats are the claims' states, none before and after Run.
+func (c *Consumer) stats() []kafka.PartitionStats {
+	if e := c.engine.Load(); e != nil {
+		return e.source.Stats()
+	}
+	return nil
+}
+
+// Plan is the arithmetic that New has proved.
+func (c *Consumer) Plan() Plan { return c.plan }
+
+// Run consumes until ctx ends. Then nothing begins any more, what is in flight finishes within DrainGrace, its outcomes
+// are settled, offsets committed, the group left and everything closed, and Run returns nil.
+//
+// It returns an error when it cannot start (a *StartError with all reasons), when the last offsets could not be
+// committed (those records come again and are known), and when it had to give up: a record ran past MaxPollInterval or
+// the member was fenced. After that the process should end and be started again.
+func (c *Consumer) Run(ctx context.Context) error {
+	if !c.started.CompareAndSwap(false, true) {
+		return ErrStarted
+	}
+	for _, w := range warnings(c.cfg, c.specs) {
+		c.cfg.Logger.Warn(w)
+	}
+	e, err := c.open(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil // asked to stop before it began
+		}
+		return err
+	}
+	c.engine.Store(e)
+	return e.run(ctx)
+}

@@ -1,0 +1,231 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/headrace/headrace/dedup"
+	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/kafka"
+	"github.com/headrace/headrace/middleware"
+	"github.com/headrace/headrace/migrations"
+	"github.com/headrace/headrace/record"
+)
+
+// engine is everything that is open during a Run.
+type engine struct {
+	c        *Consumer
+	inbox    *dedup.Inbox
+	letters  *dlq.Writer
+	source   *kafka.Source
+	router   *message.Router
+	routes   map[string]*middleware.Route
+	stopping atomic.Bool
+}
+
+// open brings everything up in the order in which it depends on each other; what was opened before a failure is closed.
+func (c *Consumer) open(ctx context.Context) (_ *engine, err error) {
+	e := &engine{c: c, routes: make(map[string]*middleware.Route, len(c.specs))}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, e.close())
+		}
+	}()
+	found, err := c.prepare(ctx, e.openInbox)
+	if err != nil {
+		return nil, err
+	}
+	if e.letters, err = dlq.NewWriter(c.letterConfig()); err != nil {
+		return nil, err
+	}
+	if e.source, err = kafka.NewSource(c.sourceConfig()); err != nil {
+		return nil, err
+	}
+	if e.router, err = message.NewRouter(c.routerConfig(), newRouterLogger(c.cfg.Logger, &e.stopping)); err != nil {
+		return nil, err
+	}
+	database, topic := c.gate(fault.Database), c.gate(fault.DeadLetterTopic)
+	for _, s := range c.specs {
+		if err := e.add(ctx, s, found, database, topic); err != nil {
+			return nil, fmt.Errorf("route %q: %w", s.name, err)
+		}
+	}
+	return e, nil
+}
+
+// openInbox brings the schema up to date if it may, and opens the inbox.
+func (e *engine) openInbox(ctx context.Context) (err error) {
+	if e.c.cfg.Migrate {
+		if err := migrations.Up(ctx, e.c.cfg.DB); err != nil {
+			return fmt.Errorf("migrate: %w", err)
+		}
+	}
+	e.inbox, err = dedup.Open(ctx, e.c.cfg.DB, e.c.inboxConfig())
+	return err
+}
+
+// add puts one route into the router: its subscription, the stack, the user's middlewares, the handler.
+func (e *engine) add(ctx context.Context, s spec, found topics, shared ...*middleware.Gate) error {
+	inbox, err := e.inbox.Route(ctx, dedup.RouteConfig{
+		Group: e.c.cfg.Group, Name: s.name, AttemptTimeout: s.options.AttemptTimeout, MaxBatch: s.options.MaxBatch,
+		Retention: e.c.retention(s, found), Horizon: e.c.horizon(s.topic),
+	})
+	if err != nil {
+		return err
+	}
+	rt := e.c.stack(s, inbox, e.letters, shared)
+	stack, err := middleware.Stack(rt)
+	if err != nil {
+		return err
+	}
+	e.routes[s.name] = rt
+	h := e.router.AddConsumerHandler(s.name, s.topic, e.source.Subscriber(e.c.subscription(s, rt)), s.handler())
+	h.AddMiddleware(stack...)
+	h.AddMiddleware(s.options.Middlewares...)
+	return nil
+}
+
+// run lets the router work until ctx ends, the source gives up or the router fails, and closes everything.
+func (e *engine) run(ctx context.Context) error {
+	// The router gets a context without an end: it would cancel what is in flight at once, which the source's own Stop
+	// lets finish.
+	routed := make(chan struct{})
+	var failed error
+	go func() {
+		defer close(routed)
+		failed = e.router.Run(context.WithoutCancel(ctx))
+	}()
+	// A router that is closed before it has subscribed would take the closed source for a failure: so first this.
+	select {
+	case <-e.router.Running():
+	case <-routed:
+	}
+	select {
+	case <-ctx.Done():
+	case <-e.source.Done():
+	case <-routed:
+	}
+	e.stopping.Store(true)
+	err := e.close()
+	<-routed
+	return errors.Join(failed, err)
+}
+
+// close ends what is open, from the door inwards: the source takes nothing more and drains, then nobody is left who
+// needs the router, the inbox, or the writer of dead letters. It is bounded by the graces.
+func (e *engine) close() error {
+	var errs []error
+	if e.source != nil {
+		errs = append(errs, e.source.Stop(context.Background()))
+	}
+	if e.router != nil {
+		errs = append(errs, e.router.Close())
+	}
+	if e.inbox != nil {
+		e.inbox.Close()
+	}
+	if e.letters != nil {
+		errs = append(errs, e.letters.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Consumer) inboxConfig() dedup.Config {
+	return dedup.Config{
+		Writers: c.cfg.Writers, MaxBatch: largestBatch(c.specs), MaxBatchTime: c.cfg.MaxBatchTime,
+		HardGrace: c.cfg.HardGrace, CommitTimeout: c.cfg.CommitReserve, Hooks: c.hooks, Logger: c.cfg.Logger,
+	}
+}
+
+func (c *Consumer) letterConfig() dlq.WriterConfig {
+	return dlq.WriterConfig{
+		Client: c.cfg.client(), Group: c.cfg.Group, Timeout: c.cfg.DeadLetterTimeout, Hooks: c.hooks, Logger: c.cfg.Logger,
+		Topic: func(source string) string { return source + dlq.Suffix }, // each letter names its own
+	}
+}
+
+func (c *Consumer) sourceConfig() kafka.SourceConfig {
+	return kafka.SourceConfig{
+		Client: c.cfg.client(), Group: c.cfg.Group, Topics: c.sources(), Balancer: c.cfg.Balancer,
+		SessionTimeout: c.cfg.SessionTimeout, HeartbeatInterval: c.cfg.HeartbeatInterval,
+		RebalanceTimeout: c.cfg.RebalanceTimeout, DrainGrace: c.cfg.DrainGrace, HardGrace: c.cfg.HardGrace,
+		CommitReserve: c.cfg.CommitReserve, MaxPollInterval: c.cfg.MaxPollInterval, CommitInterval: c.cfg.CommitInterval,
+		MaxInFlight: c.cfg.MaxInFlight, MaxInFlightBytes: c.cfg.MaxInFlightBytes, Hooks: c.hooks, Logger: c.cfg.Logger,
+	}
+}
+
+// routerConfig gives the router longer than the source needs: on its own time-out it would return nil and leave
+// handlers behind.
+func (c *Consumer) routerConfig() message.RouterConfig {
+	return message.RouterConfig{CloseTimeout: c.cfg.DrainGrace + c.cfg.HardGrace + c.cfg.CommitReserve}
+}
+
+// gate is of a dependency that all routes share: one of them probes for all. A probe is over when its attempt must be.
+func (c *Consumer) gate(dependency string) *middleware.Gate {
+	longest := time.Duration(0)
+	for _, s := range c.specs {
+		longest = max(longest, s.options.AttemptTimeout)
+	}
+	return middleware.NewGate(middleware.GateConfig{Name: dependency, ProbeTimeout: c.probeTimeout(longest)})
+}
+
+func (c *Consumer) probeTimeout(attempt time.Duration) time.Duration {
+	return 2*attempt + c.cfg.HardGrace
+}
+
+func (c *Consumer) stack(s spec, inbox *dedup.Route, letters *dlq.Writer, shared []*middleware.Gate) *middleware.Route {
+	return &middleware.Route{
+		Name: s.name, Group: c.cfg.Group, Inbox: inbox, Graves: inbox,
+		DeadLetters: lettersTo{letters, s.options.DeadLetterTopic},
+		Identity:    s.identity(), Decode: s.decode,
+		Classifier: &fault.Classifier{Rules: s.options.Rules},
+		Retry: middleware.Policy{
+			Attempts: s.options.Attempts, AttemptTimeout: s.options.AttemptTimeout,
+			Base: s.options.BackoffBase, Cap: s.options.BackoffCap,
+			MaxHold: c.cfg.MaxHold, DeadLetterTimeout: c.cfg.DeadLetterTimeout,
+		},
+		Gates:   middleware.NewGates(middleware.GateConfig{ProbeTimeout: c.probeTimeout(s.options.AttemptTimeout)}, shared...),
+		Batches: true, Hooks: c.hooks, Tracer: c.cfg.Tracer, Logger: c.cfg.Logger,
+	}
+}
+
+func (c *Consumer) subscription(s spec, rt *middleware.Route) kafka.Subscription {
+	return kafka.Subscription{
+		Name: s.name, Order: s.options.Order, MaxBatch: s.options.MaxBatch, Lanes: s.options.Lanes,
+		Gates: []kafka.Gate{rt.Gates}, AttemptTimeout: s.options.AttemptTimeout,
+	}
+}
+
+// lettersTo writes a route's dead letters to the topic that the route names.
+type lettersTo struct {
+	writer *dlq.Writer
+	topic  string
+}
+
+// Write implements middleware.DeadLetters.
+func (l lettersTo) Write(ctx context.Context, letter dlq.Letter) error {
+	letter.Topic = l.topic
+	return l.writer.Write(ctx, letter)
+}
+
+// identity is the resolver chain: the user's, or the conventions that need no configuration.
+func (s spec) identity() []dedup.Resolver {
+	if s.options.Identity != nil {
+		return s.options.Identity
+	}
+	return []dedup.Resolver{dedup.CloudEvents(), dedup.WatermillUUID()}
+}
+
+// handler is the innermost function: what the user gave, found on the message's context.
+func (s spec) handler() message.NoPublishHandlerFunc {
+	return func(msg *message.Message) error {
+		ctx := msg.Context()
+		return s.apply(ctx, dedup.Tx(ctx), record.Of(ctx))
+	}
+}

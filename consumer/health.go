@@ -1,0 +1,81 @@
+package consumer
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/headrace/headrace/middleware"
+)
+
+var (
+	errNotStarted = errors.New("not started")
+	errStopping   = errors.New("stopping")
+)
+
+// Live says whether the process should go on: nil while it does, and before Run. A hold is no reason to be restarted;
+// a record that ran past MaxPollInterval is. Safe for concurrent use.
+func (c *Consumer) Live() error {
+	if e := c.engine.Load(); e != nil {
+		return e.source.Live()
+	}
+	return nil
+}
+
+// waiting says which route waits for what, in a fixed order; nil if none does.
+func (e *engine) waiting() error {
+	var errs []error
+	for _, s := range e.c.specs {
+		rt := e.routes[s.name]
+		down := rt.Gates.Down()
+		for _, name := range slices.Sorted(maps.Keys(down)) {
+			errs = append(errs, fmt.Errorf("route %q holds: %s is down for %s", s.name, name, since(down[name])))
+		}
+		refusing := rt.Flood.Refusing()
+		for _, p := range middleware.Partitions(refusing) {
+			errs = append(errs, fmt.Errorf("route %q holds: the flood guard refuses dead letters of %s/%d for %s",
+				s.name, p.Topic, p.Partition, since(refusing[p])))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func since(t time.Time) time.Duration { return time.Since(t).Round(time.Second) }
+
+// Ready says whether records flow: nil while the member has joined its group and no route holds. Safe for concurrent
+// use.
+func (c *Consumer) Ready() error {
+	e := c.engine.Load()
+	switch {
+	case e == nil:
+		return errNotStarted
+	case e.stopping.Load():
+		return errStopping
+	}
+	return errors.Join(e.source.Ready(), e.waiting())
+}
+
+// Handler serves /livez, /readyz and /metrics: 200 with "ok", or 503 with the reason, a line each. It may be mounted
+// before Run.
+func (c *Consumer) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", probe(c.Live))
+	mux.HandleFunc("GET /readyz", probe(c.Ready))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(c.cfg.Registry, promhttp.HandlerOpts{}))
+	return mux
+}
+
+func probe(check func() error) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if err := check(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte("ok\n")) // the prober went away: nobody to tell
+	}
+}

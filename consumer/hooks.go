@@ -1,0 +1,84 @@
+package consumer
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/headrace/headrace/record"
+)
+
+// joined calls every set of hooks in order.
+func joined(sets ...record.Hooks) *record.Hooks {
+	return &record.Hooks{
+		OnSettle:     fan(sets, func(h record.Hooks) func(record.SettleInfo) { return h.OnSettle }),
+		OnAttempt:    fan(sets, func(h record.Hooks) func(record.AttemptInfo) { return h.OnAttempt }),
+		OnInbox:      fan(sets, func(h record.Hooks) func(record.InboxInfo) { return h.OnInbox }),
+		OnGroup:      fan(sets, func(h record.Hooks) func(record.GroupInfo) { return h.OnGroup }),
+		OnHold:       fan(sets, func(h record.Hooks) func(record.HoldInfo) { return h.OnHold }),
+		OnDeadLetter: fan(sets, func(h record.Hooks) func(record.DeadLetterInfo) { return h.OnDeadLetter }),
+		OnClaim:      fan(sets, func(h record.Hooks) func(record.ClaimInfo) { return h.OnClaim }),
+		OnReport:     fan(sets, func(h record.Hooks) func(record.Report) { return h.OnReport }),
+	}
+}
+
+// fan makes one function of those that the sets have; nil if none has one, so that the engine need not build an info
+// that nobody reads.
+func fan[T any](sets []record.Hooks, pick func(record.Hooks) func(T)) func(T) {
+	var fs []func(T)
+	for _, set := range sets {
+		if f := pick(set); f != nil {
+			fs = append(fs, f)
+		}
+	}
+	switch len(fs) {
+	case 0:
+		return nil
+	case 1:
+		return fs[0]
+	}
+	return func(info T) {
+		for _, f := range fs {
+			f(info)
+		}
+	}
+}
+
+// logHooks log what an operator must know. Whoever reports does not log, so each matter is one line.
+func logHooks(log *slog.Logger) record.Hooks {
+	return record.Hooks{
+		OnReport: func(r record.Report) {
+			log.LogAttrs(context.Background(), slog.LevelWarn, r.Kind, reportAttrs(r)...)
+		},
+		OnClaim: func(i record.ClaimInfo) {
+			log.LogAttrs(context.Background(), slog.LevelInfo, "partition "+i.Event,
+				slog.String("topic", i.Topic), slog.Int("partition", int(i.Partition)))
+		},
+	}
+}
+
+// reportAttrs leaves out what a report has nothing to say about.
+func reportAttrs(r record.Report) []slog.Attr {
+	var attrs []slog.Attr
+	if r.Route != "" {
+		attrs = append(attrs, slog.String("route", r.Route))
+	}
+	if r.Topic != "" {
+		attrs = append(attrs, slog.String("topic", r.Topic))
+	}
+	if r.Topic != "" && r.Partition >= 0 {
+		attrs = append(attrs, slog.Int("partition", int(r.Partition)))
+	}
+	if r.Topic != "" && r.Offset >= 0 {
+		attrs = append(attrs, slog.Int64("offset", r.Offset))
+	}
+	if r.Age != 0 {
+		attrs = append(attrs, slog.Duration("age", r.Age))
+	}
+	if r.Err != nil {
+		attrs = append(attrs, slog.String("error", r.Err.Error()))
+	}
+	if r.Hint != "" {
+		attrs = append(attrs, slog.String("hint", r.Hint))
+	}
+	return attrs
+}

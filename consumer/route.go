@@ -1,0 +1,138 @@
+package consumer
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/headrace/headrace/dedup"
+	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/kafka"
+	"github.com/headrace/headrace/record"
+)
+
+// AnyRoute is a Route of any type. It is sealed: the kinds of route are those of this package.
+type AnyRoute interface{ spec() spec }
+
+// Route hands the records of one topic to one handler. Its effects and the inbox row become durable in one
+// transaction.
+type Route[T any] struct {
+	// Name is permanent: the inbox remembers by it. Unique in a consumer group. Required.
+	Name string
+	// Topic is the Kafka topic. Routes may share one; each sees every record. Required.
+	Topic string
+	// Apply writes what the event is to effect, through tx alone: it may run more than once, and what it does elsewhere
+	// would be done again. nil is success; see package fault for what an error means. It must not end the transaction.
+	// Required.
+	Apply func(ctx context.Context, tx pgx.Tx, e Event[T]) error
+
+	Options
+}
+
+var _ AnyRoute = Route[any]{}
+
+// Options are what routes may differ in. The zero value has the defaults.
+type Options struct {
+	// Attempts is how often a record's handler may fail before the record is dead, where trying again can help at all.
+	//
+	// Defaults to 3.
+	Attempts int
+	// AttemptTimeout is the deadline of one run of Apply.
+	//
+	// Defaults to 5 s.
+	AttemptTimeout time.Duration
+	// BackoffBase is the most that the wait before the second attempt takes; it doubles with each, up to BackoffCap.
+	// Waits are random below that, so that records that failed together do not return together.
+	//
+	// Defaults to 200 ms.
+	BackoffBase time.Duration
+	// BackoffCap is the most that one wait takes.
+	//
+	// Defaults to 10 s.
+	BackoffCap time.Duration
+
+	// Decode turns a record's value into T.
+	//
+	// Defaults to JSON.
+	Decode Decoder
+	// Identity says by what the inbox knows a record: the first resolver that finds something decides. A record that
+	// none of them knows is known by its coordinates, which stops redeliveries but not a producer's duplicates.
+	//
+	// Defaults to CloudEvents' ce_id, then Watermill's _watermill_message_uuid.
+	Identity []dedup.Resolver
+	// Order is what runs one after the other: the records of a key, of a partition, or nothing.
+	//
+	// Defaults to kafka.ByKey.
+	Order kafka.Order
+	// DeadLetterTopic is where records go that cannot be processed.
+	//
+	// Defaults to "<topic>.dlq"; a route on a topic of that name must give one.
+	DeadLetterTopic string
+	// Middlewares wrap the handler of each record, inside its transaction and its attempt, first one outermost. They get
+	// a message of one, and find the transaction with dedup.Tx.
+	//
+	// Defaults to none.
+	Middlewares []message.HandlerMiddleware
+	// Rules are asked what an error means before the built-in ones.
+	//
+	// Defaults to none.
+	Rules []fault.Rule
+
+	// MaxBatch is the most records that share a message and a transaction. Nothing waits to fill one.
+	//
+	// Defaults to 500.
+	MaxBatch int
+	// Lanes is how many messages of one partition are processed side by side.
+	//
+	// Defaults to 2.
+	Lanes int
+}
+
+// spec is a route without its type.
+type spec struct {
+	name, topic string
+	options     Options
+	decode      func(*record.Record) error
+	apply       dedup.Apply // nil if the user gave none
+}
+
+func (r Route[T]) spec() spec {
+	s := spec{name: r.Name, topic: r.Topic, options: r.Options.withDefaults()}
+	if !strings.HasSuffix(r.Topic, dlq.Suffix) {
+		s.options.DeadLetterTopic = orElse(s.options.DeadLetterTopic, dlq.DefaultTopic(r.Topic))
+	}
+	s.decode = decodeInto[T](r.Decode)
+	if r.Apply != nil {
+		s.apply = func(ctx context.Context, tx pgx.Tx, rec *record.Record) error {
+			return r.Apply(ctx, tx, eventOf[T](rec))
+		}
+	}
+	return s
+}
+
+// decodeInto decodes a record's value into a fresh T, which stays on the record for the delivery.
+func decodeInto[T any](decode Decoder) func(*record.Record) error {
+	if decode == nil {
+		decode = JSON
+	}
+	return func(r *record.Record) error {
+		data := new(T)
+		if err := decode(r, data); err != nil {
+			return err
+		}
+		r.Event = data
+		return nil
+	}
+}
+
+func (s spec) budget(c Config) budget {
+	return budget{
+		route: s.name, attempts: s.options.Attempts, attemptTimeout: s.options.AttemptTimeout,
+		backoffBase: s.options.BackoffBase, backoffCap: s.options.BackoffCap,
+		deadLetterTimeout: c.DeadLetterTimeout, commitReserve: c.CommitReserve, maxPollInterval: c.MaxPollInterval,
+	}
+}

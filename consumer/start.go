@@ -1,0 +1,216 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/headrace/headrace/dedup"
+	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/kafka"
+	"github.com/headrace/headrace/migrations"
+)
+
+// startTimeout bounds what New cannot know: a broker or a database that does not answer is an error after it, and not
+// a process that hangs.
+const startTimeout = 30 * time.Second
+
+// Check asks broker and database for everything that Run would refuse to start with, and changes nothing. All problems
+// come at once, in a *StartError; nil means that Run would start now. What Run would create (Migrate,
+// CreateDeadLetterTopics) is no problem.
+func (c *Consumer) Check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errSilent)
+	defer cancel()
+	_, problems := c.lookAtBroker(ctx, c.checkDeadLetters)
+	return refuse(append(problems, c.lookAtDatabase(ctx, c.checkSchema)...))
+}
+
+// errSilent is why a check ended that nobody answered.
+var errSilent = fmt.Errorf("no answer within %s", startTimeout)
+
+// prepare is Check that also creates what it may, opens the inbox, and gives what it learned of the topics.
+func (c *Consumer) prepare(ctx context.Context, open func(context.Context) error) (topics, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errSilent)
+	defer cancel()
+	ts, problems := c.lookAtBroker(ctx, c.createDeadLetters)
+	return ts, refuse(append(problems, c.lookAtDatabase(ctx, open)...))
+}
+
+// topics are the source and dead letter topics that exist, by name.
+type topics map[string]kafka.Topic
+
+// lookAtBroker finds what is wrong with the topics. letters sees to the dead letter topics of the source topics that
+// exist.
+func (c *Consumer) lookAtBroker(ctx context.Context, letters func(context.Context, *kafka.Admin, topics) []Problem) (topics, []Problem) {
+	admin, err := kafka.NewAdmin(c.cfg.client())
+	if err != nil {
+		return nil, []Problem{{What: "the Kafka client cannot be made", Err: err}}
+	}
+	defer admin.Close()
+	found := topics{}
+	var ps []Problem
+	for _, name := range c.sources() {
+		switch t, err := admin.Topic(ctx, name); {
+		case errors.Is(err, kafka.ErrUnknownTopic):
+			ps = append(ps, c.unknownTopic(name, err))
+		case err != nil:
+			return nil, append(ps, c.silentBroker(ctx, err))
+		default:
+			found[name] = t
+		}
+	}
+	ps = append(ps, letters(ctx, admin, found)...)
+	c.lookUpLetters(ctx, admin, found)
+	return found, append(ps, c.retentionProblems(found)...)
+}
+
+// lookUpLetters adds the dead letter topics that exist. What is wrong with the others is known already.
+func (c *Consumer) lookUpLetters(ctx context.Context, admin *kafka.Admin, found topics) {
+	for _, s := range c.specs {
+		if t, err := admin.Topic(ctx, s.options.DeadLetterTopic); err == nil {
+			found[s.options.DeadLetterTopic] = t
+		}
+	}
+}
+
+func (c *Consumer) unknownTopic(name string, err error) Problem {
+	return Problem{
+		What: fmt.Sprintf("topic %q of route %s", name, strings.Join(c.routesOf(name), ", ")), Err: err,
+		Fix: "create it, correct Route.Topic, or allow this user to describe it",
+	}
+}
+
+func (c *Consumer) silentBroker(ctx context.Context, err error) Problem {
+	return Problem{
+		What: fmt.Sprintf("the brokers %s cannot be asked", strings.Join(c.cfg.Brokers, ", ")),
+		Err:  because(ctx, err), Fix: "see that they are up, and that Brokers, TLS and SASL are right",
+	}
+}
+
+// because prefers the reason for which ctx ended to the error of whatever noticed it.
+func because(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// letterPlans are the pairs of source and dead letter topic, each once, whose source exists.
+func (c *Consumer) letterPlans(found topics, create bool) []dlq.Plan {
+	seen := map[[2]string]bool{}
+	var plans []dlq.Plan
+	for _, s := range c.specs {
+		pair := [2]string{s.topic, s.options.DeadLetterTopic}
+		if _, exists := found[s.topic]; exists && !seen[pair] {
+			seen[pair] = true
+			plans = append(plans, dlq.Plan{Source: s.topic, Topic: s.options.DeadLetterTopic, Create: create})
+		}
+	}
+	return plans
+}
+
+// createDeadLetters checks the dead letter topics, and creates them if it may.
+func (c *Consumer) createDeadLetters(ctx context.Context, admin *kafka.Admin, found topics) []Problem {
+	return letterProblems(ctx, dlq.Check(ctx, admin, c.letterPlans(found, c.cfg.CreateDeadLetterTopics)...))
+}
+
+// checkDeadLetters creates nothing: a missing topic that Run would create is left out.
+func (c *Consumer) checkDeadLetters(ctx context.Context, admin *kafka.Admin, found topics) []Problem {
+	var plans []dlq.Plan
+	for _, p := range c.letterPlans(found, false) {
+		_, err := admin.Topic(ctx, p.Topic)
+		if errors.Is(err, kafka.ErrUnknownTopic) && c.cfg.CreateDeadLetterTopics {
+			continue
+		}
+		plans = append(plans, p)
+	}
+	return letterProblems(ctx, dlq.Check(ctx, admin, plans...))
+}
+
+func letterProblems(ctx context.Context, err error) []Problem {
+	if err == nil {
+		return nil
+	}
+	var check *dlq.CheckError
+	if !errors.As(err, &check) {
+		return []Problem{{What: "the dead letter topics cannot be checked", Err: because(ctx, err)}}
+	}
+	ps := make([]Problem, len(check.Problems))
+	for i, p := range check.Problems {
+		ps[i] = Problem{
+			What: fmt.Sprintf("dead letter topic %q of %q: %s", p.Topic, p.Source, p.What),
+			Fix:  p.Fix + createHint(p),
+		}
+	}
+	return ps
+}
+
+// createHint names our own way of creating a topic.
+func createHint(p dlq.Problem) string {
+	if strings.Contains(p.What, "does not exist") {
+		return " with Config.CreateDeadLetterTopics"
+	}
+	return ""
+}
+
+// lookAtDatabase finds what is wrong with the database; inbox asks whether it is ready for one.
+func (c *Consumer) lookAtDatabase(ctx context.Context, inbox func(context.Context) error) []Problem {
+	if err := c.cfg.DB.Ping(ctx); err != nil {
+		return []Problem{{
+			What: "the database cannot be reached", Err: because(ctx, err), Fix: "see that it is up, and that DB's configuration is right",
+		}}
+	}
+	if err := inbox(ctx); err != nil {
+		return []Problem{{What: "the database is not ready for the inbox", Err: because(ctx, err), Fix: schemaFix(err)}}
+	}
+	return nil
+}
+
+func schemaFix(err error) string {
+	if errors.Is(err, migrations.ErrVersion) {
+		return "set Config.Migrate, or apply the migrations with a role that may"
+	}
+	var hint interface{ Hint() string }
+	if errors.As(err, &hint) {
+		return hint.Hint()
+	}
+	return ""
+}
+
+// checkSchema applies nothing: a schema that Run would bring up to date is fine.
+func (c *Consumer) checkSchema(ctx context.Context) error {
+	if c.cfg.Migrate {
+		return nil
+	}
+	inbox, err := dedup.Open(ctx, c.cfg.DB, c.inboxConfig())
+	if err != nil {
+		return err
+	}
+	inbox.Close()
+	return nil
+}
+
+// sources are the topics of the routes, each once, in their order.
+func (c *Consumer) sources() []string {
+	seen := map[string]bool{}
+	var names []string
+	for _, s := range c.specs {
+		if !seen[s.topic] {
+			seen[s.topic] = true
+			names = append(names, s.topic)
+		}
+	}
+	return names
+}
+
+func (c *Consumer) routesOf(topic string) []string {
+	var names []string
+	for _, s := range c.specs {
+		if s.topic == topic {
+			names = append(names, fmt.Sprintf("%q", s.name))
+		}
+	}
+	return names
+}

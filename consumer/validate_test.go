@@ -1,0 +1,222 @@
+package consumer
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/headrace/headrace/kafka"
+)
+
+type placed struct{ Amount int }
+
+func apply(context.Context, pgx.Tx, Event[placed]) error { return nil }
+
+// lazyPool is a pool that never connects.
+func lazyPool(t *testing.T) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), "postgres://nobody@127.0.0.1:1/none")
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+func good(t *testing.T) (Config, Route[placed]) {
+	t.Helper()
+	return Config{Brokers: []string{"127.0.0.1:1"}, Group: "billing", DB: lazyPool(t)},
+		Route[placed]{Name: "post", Topic: "orders", Apply: apply}
+}
+
+func TestNew(t *testing.T) {
+	t.Parallel()
+
+	t.Run("AcceptsTheLeastConfiguration", func(t *testing.T) {
+		t.Parallel()
+		cfg, route := good(t)
+		c, err := New(cfg, route)
+		require.NoError(t, err)
+		require.Len(t, c.Plan(), 2)
+	})
+
+	t.Run("TellsAllProblemsAtOnce", func(t *testing.T) {
+		t.Parallel()
+		_, err := New(Config{}, Route[placed]{})
+		var start *StartError
+		require.ErrorAs(t, err, &start)
+		require.Len(t, start.Problems, 6)
+		for _, p := range start.Problems {
+			require.NotEmpty(t, p.What)
+			require.NotEmpty(t, p.Fix, p.What)
+		}
+	})
+
+	t.Run("RefusesNoRoutes", func(t *testing.T) {
+		t.Parallel()
+		cfg, _ := good(t)
+		_, err := New(cfg)
+		require.ErrorContains(t, err, "there are no routes")
+	})
+
+	t.Run("RefusesTwoRoutesOfOneName", func(t *testing.T) {
+		t.Parallel()
+		cfg, route := good(t)
+		other := route
+		other.Topic = "returns"
+		_, err := New(cfg, route, other)
+		require.ErrorContains(t, err, `two routes are named "post", on topics "orders" and "returns"`)
+	})
+
+	t.Run("RefusesDeadLettersThatComeBackByWayOfAnotherRoute", func(t *testing.T) {
+		t.Parallel()
+		cfg, route := good(t)
+		back := Route[placed]{Name: "repair", Topic: "orders.dlq", Apply: apply, Options: Options{DeadLetterTopic: "orders"}}
+		_, err := New(cfg, route, back)
+		require.ErrorContains(t, err, `the dead letters of route "post" go to "orders.dlq" and from there back`)
+	})
+
+	t.Run("TakesARouteOnADeadLetterTopicWithOneOfItsOwn", func(t *testing.T) {
+		t.Parallel()
+		cfg, route := good(t)
+		last := Route[placed]{Name: "repair", Topic: "orders.dlq", Apply: apply, Options: Options{DeadLetterTopic: "orders.lost"}}
+		_, err := New(cfg, route, last)
+		require.NoError(t, err)
+	})
+
+	t.Run("RefusesARegistryThatHasAConsumerAlready", func(t *testing.T) {
+		t.Parallel()
+		cfg, route := good(t)
+		first, err := New(cfg, route)
+		require.NoError(t, err)
+		cfg.Registry = first.cfg.Registry
+		_, err = New(cfg, route)
+		require.ErrorContains(t, err, "the metrics cannot be registered")
+	})
+}
+
+// TestNew_Refuses spoils one thing each time.
+func TestNew_Refuses(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		spoil func(*Config, *Route[placed])
+		want  string
+	}{
+		"NoBrokers":        {func(c *Config, _ *Route[placed]) { c.Brokers = nil }, "Brokers is empty"},
+		"BrokerNoPort":     {func(c *Config, _ *Route[placed]) { c.Brokers = []string{"kafka"} }, `Brokers has "kafka"`},
+		"NoGroup":          {func(c *Config, _ *Route[placed]) { c.Group = "" }, "Group is empty"},
+		"NoDatabase":       {func(c *Config, _ *Route[placed]) { c.DB = nil }, "DB is nil"},
+		"NoName":           {func(_ *Config, r *Route[placed]) { r.Name = "" }, `a route on topic "orders" has no Name`},
+		"NoTopic":          {func(_ *Config, r *Route[placed]) { r.Topic = "" }, `route "post" has no Topic`},
+		"NoApply":          {func(_ *Config, r *Route[placed]) { r.Apply = nil }, `route "post" has no Apply`},
+		"NegativeAttempts": {func(_ *Config, r *Route[placed]) { r.Attempts = -1 }, `route "post": Attempts is -1`},
+		"NegativeTimeout":  {func(_ *Config, r *Route[placed]) { r.AttemptTimeout = -time.Second }, `route "post": AttemptTimeout is -1s`},
+		"NegativeWriters":  {func(c *Config, _ *Route[placed]) { c.Writers = -2 }, "Writers is -2"},
+		"NegativeGrace":    {func(c *Config, _ *Route[placed]) { c.DrainGrace = -1 }, "DrainGrace is -1ns"},
+		"BaseAboveCap": {
+			func(_ *Config, r *Route[placed]) { r.BackoffBase = 20 * time.Second }, "BackoffBase 20s is above BackoffCap 10s",
+		},
+		"RareHeartbeat": {
+			func(c *Config, _ *Route[placed]) { c.HeartbeatInterval = 20 * time.Second },
+			"HeartbeatInterval 20s does not fit three times into SessionTimeout 45s",
+		},
+		"TooFewInFlight": {
+			func(c *Config, _ *Route[placed]) { c.MaxInFlight = 100 }, "MaxInFlight 100 is below the largest MaxBatch 500",
+		},
+		"OwnInput": {
+			func(_ *Config, r *Route[placed]) { r.DeadLetterTopic = "orders" },
+			`the dead letters of route "post" go to "orders" and from there back to its topic "orders"`,
+		},
+		"DeadLetterTopicWithoutItsOwn": {
+			func(_ *Config, r *Route[placed]) { r.Topic = "orders.dlq" },
+			`route "post" consumes "orders.dlq", itself a dead letter topic, and has no DeadLetterTopic`,
+		},
+		"NegativeRetention": {
+			func(c *Config, _ *Route[placed]) { c.InboxRetention = -time.Hour }, "InboxRetention is -1h",
+		},
+		"BudgetThatDoesNotFit": {
+			func(_ *Config, r *Route[placed]) { r.AttemptTimeout = 2 * time.Minute },
+			"exceeds MaxPollInterval 5m by 1m15.6s",
+		},
+		"RebalanceThatDoesNotFit": {
+			func(c *Config, _ *Route[placed]) { c.DrainGrace = time.Minute }, "exceeds RebalanceTimeout 1m by 12s",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg, route := good(t)
+			tc.spoil(&cfg, &route)
+			_, err := New(cfg, route)
+			require.ErrorContains(t, err, tc.want)
+			require.ErrorContains(t, err, "1 problem:", "one mistake, one problem")
+			require.ErrorContains(t, err, "fix: ")
+		})
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	s := spec{name: "slow", options: Options{AttemptTimeout: 6 * time.Second}.withDefaults()}
+	require.Len(t, warnings(Config{}.withDefaults(), []spec{s}), 1)
+	s.options.AttemptTimeout = 5 * time.Second
+	require.Empty(t, warnings(Config{}.withDefaults(), []spec{s}))
+}
+
+func TestRetention(t *testing.T) {
+	t.Parallel()
+	day := 24 * time.Hour
+	c := func(t *testing.T, retention time.Duration) *Consumer {
+		t.Helper()
+		cfg, route := good(t)
+		cfg.InboxRetention = retention
+		made, err := New(cfg, route)
+		require.NoError(t, err)
+		return made
+	}
+	found := topics{
+		"orders":     {Name: "orders", Retention: 7 * day, CleanupPolicy: "delete"},
+		"orders.dlq": {Name: "orders.dlq", Retention: 14 * day, CleanupPolicy: "delete"},
+	}
+
+	t.Run("IsADayMoreThanTheLongestOfTopicAndDeadLetterTopic", func(t *testing.T) {
+		t.Parallel()
+		made := c(t, 0)
+		require.Equal(t, 15*day, made.retention(made.specs[0], found))
+		require.Empty(t, made.retentionProblems(found))
+	})
+
+	t.Run("IsForEverWhereATopicKeepsItsRecordsForEver", func(t *testing.T) {
+		t.Parallel()
+		for _, kept := range []kafka.Topic{
+			{Retention: kafka.Forever, CleanupPolicy: "delete"},
+			{Retention: 7 * day, CleanupPolicy: "compact"},
+		} {
+			made := c(t, 0)
+			require.Zero(t, made.retention(made.specs[0], topics{"orders": kept, "orders.dlq": found["orders.dlq"]}))
+		}
+	})
+
+	t.Run("RefusesOneThatIsShorterThanATopics", func(t *testing.T) {
+		t.Parallel()
+		problems := c(t, 8*day).retentionProblems(found)
+		require.Len(t, problems, 1)
+		require.Contains(t, problems[0].What, `InboxRetention 192h is shorter than what topic "orders.dlq" keeps, 336h`)
+		require.Contains(t, problems[0].Fix, "raise InboxRetention to 336h")
+	})
+
+	t.Run("TakesOneThatIsAsLong", func(t *testing.T) {
+		t.Parallel()
+		made := c(t, 14*day)
+		require.Empty(t, made.retentionProblems(found))
+		require.Equal(t, 14*day, made.retention(made.specs[0], found))
+	})
+
+	t.Run("ForeverNeverForgets", func(t *testing.T) {
+		t.Parallel()
+		made := c(t, kafka.Forever)
+		require.Empty(t, made.retentionProblems(found))
+		require.Zero(t, made.retention(made.specs[0], found))
+	})
+}
