@@ -1,0 +1,251 @@
+package claim
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/headrace/headrace/record"
+)
+
+func TestLine(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]func(*testing.T){
+		"BatchesWhatWaitsUpToMaxBatch":            batchesWhatWaits,
+		"BusyKeyBlocksItsOwnRecordsOnly":          busyKey,
+		"FailedHeadIsFollowedInOrder":             failedHead,
+		"EmptyKeyIsAKeyAndNilIsNone":              emptyKey,
+		"ByPartitionNothingOvertakes":             byPartition,
+		"WaitingBatchOccupiesNoLane":              waitingBatch,
+		"ResumeComesBeforeWhatIsNew":              resumeFirst,
+		"ChainsOfOneBatchShareItsLane":            sharedLane,
+		"SoftEndsAResume":                         softEndsResume,
+		"GivenBackRecordIsANewOneFromTheRawBytes": givenBack,
+		"ReturnCostsNoBackoff":                    returned,
+		"LaterLineMissesNothing":                  laterLine,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, test)
+		})
+	}
+}
+
+func filled(order Order, lanes, maxBatch int, keys ...string) (*Claim, *Line) {
+	c := newTestClaim(ample)
+	l := c.NewLine(LineConfig{Order: order, Lanes: lanes, MaxBatch: maxBatch})
+	c.Add(raws(keys...))
+	return c, l
+}
+
+func batchesWhatWaits(t *testing.T) {
+	_, l := filled(ByKey, 3, 2, "a", "b", "c")
+	require.Equal(t, []int64{0, 1}, offsets(next(t, l).Records))
+	require.Equal(t, []int64{2}, offsets(next(t, l).Records), "nothing waits to fill a batch")
+	require.Nil(t, try(l))
+}
+
+func busyKey(t *testing.T) {
+	_, l := filled(ByKey, 3, 1, "a", "a", "b", "a", "c")
+	a := next(t, l)
+	require.Equal(t, []int64{2}, offsets(next(t, l).Records))
+	require.Equal(t, []int64{4}, offsets(next(t, l).Records))
+	require.Nil(t, try(l))
+	settle(a.Records...)
+	require.Equal(t, []int64{1}, offsets(next(t, l).Records))
+}
+
+// failedHead is [k1, k2, k1']: k1 fails for a while, k2 settles, k1' comes after k1.
+func failedHead(t *testing.T) {
+	c, l := filled(ByKey, 1, 1, "k1", "k2", "k1")
+	head := next(t, l)
+	record.Wait(head.Records)
+	settle(next(t, l).Records...)
+	require.Nil(t, try(l), "k1' stays behind k1")
+	require.True(t, record.Resume(head.Records))
+	settle(head.Records...)
+	settle(next(t, l).Records...)
+	mark, ok := c.Watermark()
+	require.True(t, ok)
+	require.Equal(t, Mark{Offset: 3, Epoch: 7}, mark)
+}
+
+func emptyKey(t *testing.T) {
+	c, l := filled(ByKey, 9, 1)
+	rs := raws("", "", "", "")
+	rs[2].Key, rs[3].Key = []byte{}, []byte{}
+	c.Add(rs)
+	require.Empty(t, next(t, l).Records[0].Domain())
+	require.Empty(t, next(t, l).Records[0].Domain())
+	require.Equal(t, "k", next(t, l).Records[0].Domain())
+	require.Nil(t, try(l))
+}
+
+func byPartition(t *testing.T) {
+	_, l := filled(ByPartition, 9, 2, "a", "b", "", "d")
+	first := next(t, l)
+	require.Equal(t, []int64{0, 1}, offsets(first.Records))
+	settle(first.Records[1])
+	require.Nil(t, try(l))
+	settle(first.Records[0])
+	require.Equal(t, []int64{2, 3}, offsets(next(t, l).Records))
+}
+
+func waitingBatch(t *testing.T) {
+	_, l := filled(Unordered, 1, 2, "a", "b", "c")
+	b := next(t, l)
+	require.Nil(t, try(l))
+	record.Wait(b.Records[:1])
+	require.Nil(t, try(l), "the other one still runs")
+	record.Wait(b.Records[1:])
+	require.Equal(t, []int64{2}, offsets(next(t, l).Records))
+	_, running := b.Records[0].RunningSince()
+	require.False(t, running)
+}
+
+func resumeFirst(t *testing.T) {
+	_, l := filled(Unordered, 1, 1, "a", "b", "c")
+	a := next(t, l)
+	record.Wait(a.Records)
+	b := next(t, l)
+	resumed := make(chan bool)
+	go func() { resumed <- record.Resume(a.Records) }()
+	synctest.Wait()
+	settle(b.Records...)
+	require.True(t, <-resumed)
+	require.Nil(t, try(l), "the lane is taken")
+	settle(a.Records...)
+	require.Equal(t, []int64{2}, offsets(next(t, l).Records))
+}
+
+// sharedLane: both chains of a batch wait for a lane; granting each of them one would lose a lane for ever.
+func sharedLane(t *testing.T) {
+	_, l := filled(Unordered, 1, 2, "a", "b", "c", "d", "e", "f")
+	both := next(t, l)
+	record.Wait(both.Records)
+	other := next(t, l)
+	resumed := make(chan bool, 2)
+	for _, r := range both.Records {
+		go func() { resumed <- record.Resume([]*record.Record{r}) }()
+	}
+	synctest.Wait()
+	settle(other.Records...)
+	require.True(t, <-resumed)
+	require.True(t, <-resumed)
+	require.Nil(t, try(l))
+	settle(both.Records...)
+	require.NotNil(t, next(t, l))
+	require.Nil(t, try(l), "one lane is one lane")
+}
+
+func softEndsResume(t *testing.T) {
+	c, l := filled(Unordered, 1, 1, "a", "b")
+	a := next(t, l)
+	record.Wait(a.Records)
+	next(t, l)
+	resumed := make(chan bool)
+	go func() { resumed <- record.Resume(a.Records) }()
+	synctest.Wait()
+	c.EndSoft()
+	require.False(t, <-resumed)
+	require.True(t, a.Records[0].Ending())
+	require.Nil(t, l.Next(nil, open))
+	require.False(t, record.Resume(a.Records))
+}
+
+func givenBack(t *testing.T) {
+	c, l := filled(ByKey, 1, 1, "a")
+	old := next(t, l).Records[0]
+	old.Value = []byte("a middleware wrote here")
+	old.Attempts = 2
+	record.GiveBack([]*record.Record{old})
+	given := time.Now()
+	again := next(t, l).Records[0]
+	require.Equal(t, firstBackoff, time.Since(given))
+	require.NotSame(t, old, again)
+	require.Equal(t, "v", string(again.Value))
+	require.Zero(t, again.Attempts)
+	require.False(t, old.Settle(record.Effected))
+	record.GiveBack([]*record.Record{old}) // as if it were still there
+	require.True(t, again.Settle(record.Effected))
+	require.False(t, again.Settle(record.Dead), "the first settle wins")
+	require.Equal(t, record.Effected, again.Outcome())
+	require.Zero(t, c.Load().InFlight)
+}
+
+func returned(t *testing.T) {
+	_, l := filled(ByKey, 1, 3, "a", "b", "a")
+	next(t, l).Return()
+	require.Equal(t, []int64{0, 1, 2}, offsets(next(t, l).Records))
+}
+
+func laterLine(t *testing.T) {
+	c, first := filled(Unordered, 1, 3, "a", "b", "c")
+	b := next(t, first)
+	settle(b.Records[0], b.Records[2])
+	later := c.NewLine(LineConfig{Lanes: 1, MaxBatch: 9})
+	require.Equal(t, []int64{1, 2}, offsets(next(t, later).Records), "from the watermark on")
+	settle(b.Records[1])
+	mark, _ := c.Watermark()
+	require.EqualValues(t, 1, mark.Offset)
+}
+
+func TestClaim(t *testing.T) {
+	t.Parallel()
+	t.Run("FullUntilHalfIsSettled", func(t *testing.T) {
+		t.Parallel()
+		low := 0
+		c := New(Config{OnLow: func() { low++ }}, Limit{Records: 4, Bytes: 1 << 30})
+		l := c.NewLine(LineConfig{Order: Unordered, Lanes: 1, MaxBatch: 10})
+		c.Add(raws("a", "b", "c"))
+		require.False(t, c.Full())
+		c.Add(raws("d"))
+		require.True(t, c.Full())
+		b := next(t, l)
+		settle(b.Records[1:]...)
+		require.True(t, c.Full(), "what is settled ahead of the watermark counts")
+		settle(b.Records[0])
+		require.False(t, c.Full())
+		require.Equal(t, 1, low)
+	})
+	t.Run("BytesFillItToo", func(t *testing.T) {
+		t.Parallel()
+		c := newTestClaim(Limit{Records: 100, Bytes: 1000})
+		big := raw(0, "k")
+		big.Value = make([]byte, 1000)
+		c.Add(append(raws("x")[:0], big))
+		require.True(t, c.Full())
+	})
+	t.Run("NothingSettlesOnceClosed", func(t *testing.T) {
+		t.Parallel()
+		c, l := filled(ByKey, 1, 2, "a", "b")
+		b := next(t, l)
+		settle(b.Records[0])
+		mark, ok := c.Close(record.ErrLost)
+		require.True(t, ok)
+		require.EqualValues(t, 1, mark.Offset)
+		require.False(t, b.Records[1].Settle(record.Effected))
+		require.ErrorIs(t, context.Cause(c.Hard()), record.ErrLost)
+		_, ok = c.Close(record.ErrStopping)
+		require.False(t, ok, "it is committed once")
+		c.Add(raws("late"))
+		require.Zero(t, c.Load().Records)
+	})
+	t.Run("DrainedWhenTheLastOneEnds", func(t *testing.T) {
+		t.Parallel()
+		c, l := filled(ByKey, 2, 1, "a", "b", "c")
+		a, b := next(t, l), next(t, l)
+		c.EndSoft()
+		settle(a.Records...)
+		select {
+		case <-c.Drained():
+			t.Fatal("b still runs")
+		default:
+		}
+		record.GiveBack(b.Records)
+		<-c.Drained()
+	})
+}
