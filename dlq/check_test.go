@@ -168,7 +168,7 @@ func TestWriterCheck(t *testing.T) {
 		t.Run(kind+"/WhatIsCreatedPassesAndTakesTheLargestRecord", func(t *testing.T) {
 			t.Parallel()
 			brokers := brokers(t)
-			from := kafkatest.Topic(t, brokers, 4, "max.message.bytes", "3000000", "cleanup.policy", "compact")
+			from := topicOf(t, brokers, kafkatest.Name(t), 4, "max.message.bytes", "3000000", "cleanup.policy", "compact")
 			w := writer(t, dlq.WriterConfig{Client: clientOf(brokers)})
 
 			problems := found(t, w.Check(t.Context(), from, false))
@@ -192,7 +192,7 @@ func TestWriterCheck(t *testing.T) {
 		t.Run(kind+"/ANamedTopicIsChecked", func(t *testing.T) {
 			t.Parallel()
 			brokers := brokers(t)
-			from, to := kafkatest.Topic(t, brokers, 1), kafkatest.Topic(t, brokers, 1)
+			from, to := topicOf(t, brokers, kafkatest.Name(t), 1), topicOf(t, brokers, kafkatest.Name(t), 1)
 			w := writer(t, dlq.WriterConfig{Client: clientOf(brokers), Topic: func(string) string { return to }})
 			problems := found(t, w.Check(t.Context(), from, true))
 			require.Len(t, problems, 1)

@@ -103,6 +103,7 @@ func TestFingerprint(t *testing.T) {
 		t.Parallel()
 		require.Equal(t, of(`no account for order 17`), of(`no account for order 18234`))
 		require.Equal(t, of(`order 5a1f0c3e-7b1d-4c55-9d0e-0c6a2f0e9b11 is gone`), of(`order c0ffee00-0000-4000-8000-000000000001 is gone`))
+		require.Equal(t, of(`O'Neil2 said 'it\'s 1' and "so`), of(`O'Neil3 said 'no' and "so`))
 		require.Equal(t, of(`name "Ann" is taken`), of(`name "Bob O'Neil" is taken`))
 	})
 	t.Run("DiffersForWhatMatters", func(t *testing.T) {
@@ -147,4 +148,24 @@ func TestEnvelopeIsNeverLargerThanPromised(t *testing.T) {
 		size += len(h.Key) + len(h.Value) + 8
 	}
 	require.Less(t, size, MaxEnvelope)
+}
+
+// FuzzMessage wants a short, valid text of any error, in which a planted password is not found.
+func FuzzMessage(f *testing.F) {
+	f.Add("", "")
+	f.Add("dial ", " failed")
+	f.Add("\xff\xfe\"'`", "\\")
+	f.Add(strings.Repeat("水", 2000), strings.Repeat("a=1 ", 40_000))
+	f.Fuzz(func(t *testing.T, before, after string) {
+		const planted = "pLanted-S3cret"
+		for _, text := range []string{before + " postgres://app:" + planted + "@db/x " + after, before + " password=" + planted + " " + after} {
+			got := Message(errors.New(text))
+			require.LessOrEqual(t, len(got), maxMessage)
+			require.True(t, utf8.ValidString(got))
+			if !strings.Contains(before+after, planted) {
+				require.NotContains(t, got, planted)
+			}
+			require.NotEmpty(t, fingerprint(Permanent, "*e", got))
+		}
+	})
 }

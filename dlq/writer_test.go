@@ -106,11 +106,22 @@ func noise(t *testing.T, n int) []byte {
 	return b
 }
 
+// topicOf creates a topic and waits until the broker knows it. configs are pairs of name and value.
+func topicOf(t *testing.T, brokers []string, name string, partitions int, configs ...string) string {
+	t.Helper()
+	spec := kafka.TopicSpec{Name: name, Partitions: partitions, Configs: map[string]string{}}
+	for pair := range slices.Chunk(configs, 2) {
+		spec.Configs[pair[0]] = pair[1]
+	}
+	require.NoError(t, adminOf(t, brokers).CreateTopic(t.Context(), spec))
+	return name
+}
+
 // source creates a dead letter topic and gives the name of its source.
 func source(t *testing.T, brokers []string, partitions int, configs ...string) string {
 	t.Helper()
 	name := kafkatest.Name(t)
-	kafkatest.CreateTopic(t, brokers, dlq.DefaultTopic(name), partitions, configs...)
+	topicOf(t, brokers, dlq.DefaultTopic(name), partitions, configs...)
 	return name
 }
 
