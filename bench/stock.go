@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill"
+	wmkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+var errPoison = errors.New("this posting can never succeed")
+
+// stock is today's stack as a careful team glues it: watermill-kafka's Subscriber, PoisonQueue outside Retry outside
+// Recoverer, and an inbox row in the handler's transaction.
+type stock struct{}
+
+func (stock) name() string { return "stock Watermill" }
+
+func (stock) inboxRows() string { return `select count(*) from stock_inbox` }
+
+func (stock) start(e env, w workload, group string, seen *clock) (func(), error) {
+	router, err := stockRouter(e, w, group, stockHandler(e.db, seen))
+	if err != nil {
+		return nil, err
+	}
+	done := make(chan error, 1)
+	go func() { done <- router.Run(context.Background()) }()
+	return func() { _ = router.Close(); <-done }, nil
+}
+
+func stockRouter(e env, w workload, group string, handler message.NoPublishHandlerFunc) (*message.Router, error) {
+	cfg := wmkafka.DefaultSaramaSubscriberConfig()
+	cfg.Consumer.Offsets.Initial = sarama.OffsetOldest // its default, newest, would skip the topic
+	sub, err := wmkafka.NewSubscriber(wmkafka.SubscriberConfig{
+		Brokers: e.brokers, ConsumerGroup: group, OverwriteSaramaConfig: cfg,
+	}, watermill.NopLogger{})
+	if err != nil {
+		return nil, err
+	}
+	pub, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: e.brokers, Marshaler: wmkafka.DefaultMarshaler{}}, watermill.NopLogger{})
+	if err != nil {
+		return nil, err
+	}
+	poison, err := middleware.PoisonQueue(pub, w.topic+".dlq")
+	if err != nil {
+		return nil, err
+	}
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 10 * time.Second}, watermill.NopLogger{})
+	if err != nil {
+		return nil, err
+	}
+	retry := middleware.Retry{MaxRetries: 2, InitialInterval: 200 * time.Millisecond, Multiplier: 2, RandomizationFactor: 0.5,
+		ShouldRetry: func(p middleware.RetryParams) bool { return !errors.Is(p.Err, errPoison) }}
+	router.AddMiddleware(poison, retry.Middleware, middleware.Recoverer)
+	router.AddConsumerHandler("post", w.topic, sub, handler)
+	return router, nil
+}
+
+func stockHandler(db *pgxpool.Pool, seen *clock) message.NoPublishHandlerFunc {
+	return func(msg *message.Message) error {
+		seen.first()
+		var p posting
+		if err := json.Unmarshal(msg.Payload, &p); err != nil {
+			return err
+		}
+		if p.Poison {
+			seen.done()
+			return errPoison
+		}
+		err := pgx.BeginFunc(msg.Context(), db, func(tx pgx.Tx) error {
+			tag, err := tx.Exec(msg.Context(), `insert into stock_inbox values ('post', $1) on conflict do nothing`, msg.UUID)
+			if err != nil || tag.RowsAffected() == 0 {
+				return err
+			}
+			_, err = tx.Exec(msg.Context(), `update accounts set balance = balance + $1 where id = $2`, p.Amount, p.Account)
+			return err
+		})
+		if err == nil {
+			seen.done()
+		}
+		return err
+	}
+}
