@@ -125,12 +125,14 @@ func (s *sharedServer) template(ctx context.Context, migrate []Migrate) (admin, 
 		return "", "", err
 	}
 	key := keyOf(migrate)
-	if s.templates[key] == "" {
-		if s.templates[key], err = makeTemplate(ctx, s.dsn, migrate); err != nil {
-			return "", "", err
-		}
+	if name, made := s.templates[key]; made {
+		return s.dsn, name, nil
 	}
-	return s.dsn, s.templates[key], nil
+	if name, err = makeTemplate(ctx, s.dsn, migrate); err != nil {
+		return "", "", err
+	}
+	s.templates[key] = name
+	return s.dsn, name, nil
 }
 
 func (s *sharedServer) startLocked(ctx context.Context) error {
@@ -173,22 +175,30 @@ func keyOf(migrate []Migrate) string {
 	return key.String()
 }
 
-func makeTemplate(ctx context.Context, admin string, migrate []Migrate) (string, error) {
-	name := newName()
+func makeTemplate(ctx context.Context, admin string, migrate []Migrate) (name string, err error) {
+	name = newName()
 	if err := execute(ctx, admin, "create database "+name); err != nil {
 		return "", err
 	}
-	pool, err := pgxpool.New(ctx, withDatabase(admin, name))
-	if err != nil {
-		return "", err
+	if err := apply(ctx, withDatabase(admin, name), migrate); err != nil {
+		return "", errors.Join(fmt.Errorf("migrating a test database: %w", err), dropDatabase(ctx, admin, name))
 	}
+	return name, nil
+}
+
+// apply leaves no connection behind: a database that somebody is connected to cannot be copied.
+func apply(ctx context.Context, dsn string, migrate []Migrate) (err error) {
+	pool, err := pgxpool.New(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closePool(pool)) }()
 	for _, m := range migrate {
 		if err := m(ctx, pool); err != nil {
-			pool.Close()
-			return "", fmt.Errorf("migrating a test database: %w", err)
+			return err
 		}
 	}
-	return name, closePool(pool) // a database that somebody is connected to cannot be copied
+	return nil
 }
 
 func newName() string { return "headrace_" + strings.ReplaceAll(uuid.NewString(), "-", "") }

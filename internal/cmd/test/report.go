@@ -43,7 +43,7 @@ func (r *report) read(events io.Reader) error {
 		if len(line) > 0 {
 			r.line(line)
 		}
-		if err == io.EOF { //nolint:errorlint // a reader's own end is never wrapped
+		if err == io.EOF {
 			return nil
 		}
 		if err != nil {
