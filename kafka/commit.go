@@ -137,17 +137,18 @@ func (s *Source) commitRequest(marks map[*owned]claim.Mark) (*kmsg.OffsetCommitR
 	topics := make(map[string]*kmsg.OffsetCommitRequestTopic)
 	byPlace := make(map[place]*owned, 2*len(marks))
 	for o, m := range marks {
+		id := o.Identify(uuid.Nil)
 		t := topics[o.topic]
 		if t == nil {
 			fresh := kmsg.NewOffsetCommitRequestTopic()
 			t = &fresh
-			t.Topic, t.TopicID = o.topic, o.TopicID
+			t.Topic, t.TopicID = o.topic, id
 			topics[o.topic] = t
 		}
 		p := kmsg.NewOffsetCommitRequestTopicPartition()
 		p.Partition, p.Offset, p.LeaderEpoch = o.partition, m.Offset, m.Epoch
 		t.Partitions = append(t.Partitions, p)
-		byPlace[place{o.TopicID, "", o.partition}] = o
+		byPlace[place{id, "", o.partition}] = o
 		byPlace[place{uuid.Nil, o.topic, o.partition}] = o
 	}
 	for _, t := range topics {

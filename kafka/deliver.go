@@ -53,13 +53,13 @@ func (d *delivery) shut() bool {
 
 // send hands the batch to whoever reads the channel, or returns it if the line ends first.
 func (d *delivery) send(b *claim.Batch) {
-	ctx, cancel := context.WithCancel(d.ctx)
+	ctx, cancel := context.WithCancelCause(d.ctx)
 	msg := record.NewMessage(ctx, b.Records)
 	select {
 	case d.sub.out <- msg:
 	default:
 		if !d.sendSlowly(b, msg) {
-			cancel()
+			cancel(nil)
 			b.Return()
 			return
 		}
@@ -87,8 +87,8 @@ func (d *delivery) sendSlowly(b *claim.Batch, msg *message.Message) bool {
 }
 
 // await waits for the handler's answer, for as long as the claim can use it.
-func (d *delivery) await(b *claim.Batch, msg *message.Message, cancel context.CancelFunc) {
-	defer cancel()
+func (d *delivery) await(b *claim.Batch, msg *message.Message, cancel context.CancelCauseFunc) {
+	defer cancel(nil)
 	select {
 	case <-msg.Acked():
 		d.acked(b)
@@ -102,7 +102,7 @@ func (d *delivery) await(b *claim.Batch, msg *message.Message, cancel context.Ca
 
 // awaitGone is await for a subscription that has ended: its handler may finish within the same graces as at a revoke,
 // then its records go back to the line.
-func (d *delivery) awaitGone(b *claim.Batch, msg *message.Message, cancel context.CancelFunc) {
+func (d *delivery) awaitGone(b *claim.Batch, msg *message.Message, cancel context.CancelCauseFunc) {
 	cfg := d.source.cfg
 	soft, hard := time.NewTimer(cfg.DrainGrace), time.NewTimer(cfg.DrainGrace+cfg.HardGrace)
 	defer soft.Stop()
@@ -115,7 +115,7 @@ func (d *delivery) awaitGone(b *claim.Batch, msg *message.Message, cancel contex
 			record.GiveBack(b.Records)
 		case <-d.claim.Closed():
 		case <-soft.C:
-			cancel()
+			cancel(record.ErrStopping)
 			continue
 		case <-hard.C:
 			record.GiveBack(b.Records)

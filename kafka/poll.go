@@ -57,8 +57,8 @@ func (s *Source) fetchedPartition(topic string, id uuid.UUID, p *kgo.FetchPartit
 	if o == nil || len(p.Records) == 0 {
 		return
 	}
-	if id != uuid.Nil && id != o.TopicID {
-		s.hold(o, problem{kind: topicRecreated, err: errRecreated(o.TopicID, id)})
+	if was := o.Identify(id); id != uuid.Nil && id != was {
+		s.hold(o, problem{kind: topicRecreated, err: errRecreated(was, id)})
 		return
 	}
 	o.high.Store(p.HighWatermark)

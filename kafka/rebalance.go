@@ -79,14 +79,15 @@ func (s *Source) topicIDs(ctx context.Context, parts map[string][]int32) map[str
 
 // compareID holds a claim whose topic is another one than this process has read before.
 func (s *Source) compareID(o *owned) {
+	id := o.Identify(uuid.Nil)
 	s.mu.Lock()
 	seen := s.ids[o.topic]
 	if seen == uuid.Nil {
-		s.ids[o.topic] = o.TopicID
+		s.ids[o.topic] = id
 	}
 	s.mu.Unlock()
-	if seen != uuid.Nil && o.TopicID != uuid.Nil && seen != o.TopicID {
-		s.hold(o, problem{kind: topicRecreated, err: errRecreated(seen, o.TopicID)})
+	if seen != uuid.Nil && id != uuid.Nil && seen != id {
+		s.hold(o, problem{kind: topicRecreated, err: errRecreated(seen, id)})
 	}
 }
 

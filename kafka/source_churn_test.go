@@ -87,18 +87,19 @@ func (c *churn) produce(producer *kgo.Client, stop <-chan struct{}) {
 			return
 		case <-time.After(200 * time.Millisecond):
 		}
-		for p := range c.parts {
-			for i := range 5 {
-				r := &kgo.Record{Topic: c.topic, Partition: p, Key: []byte(fmt.Sprint(i)), Value: []byte("v")}
-				if err := producer.ProduceSync(context.Background(), r).FirstErr(); err != nil {
-					c.t.Errorf("produce: %v", err)
-					return
-				}
-				c.mu.Lock()
-				c.produced[p]++
-				c.mu.Unlock()
-			}
+		var rs []*kgo.Record
+		for i := range 5 * c.parts {
+			rs = append(rs, &kgo.Record{Topic: c.topic, Partition: i % c.parts, Key: []byte(fmt.Sprint(i / c.parts)), Value: []byte("v")})
 		}
+		if err := producer.ProduceSync(context.Background(), rs...).FirstErr(); err != nil {
+			c.t.Errorf("produce: %v", err)
+			return
+		}
+		c.mu.Lock()
+		for _, r := range rs {
+			c.produced[r.Partition]++
+		}
+		c.mu.Unlock()
 	}
 }
 

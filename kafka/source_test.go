@@ -350,7 +350,7 @@ func endedSubscriptionHolds(w *world) {
 	}
 	require.NoError(w.t, held.Context().Err(), "its handler may finish")
 	wait(2 * time.Minute)
-	require.ErrorIs(w.t, held.Context().Err(), context.Canceled)
+	require.ErrorIs(w.t, context.Cause(held.Context()), record.ErrStopping)
 	require.EqualValues(w.t, 1, w.committed(0))
 	require.Len(w.t, told.of("subscription_gone"), 1)
 

@@ -95,8 +95,11 @@ func (s *Source) subscribe(ctx context.Context, topic string, sub Subscription) 
 		done: make(chan struct{}), finished: make(chan struct{}),
 	}
 	r.cur, r.reported = next, false
-	s.senders.Go(next.finish)
-	context.AfterFunc(ctx, next.end)
+	unwatch := context.AfterFunc(ctx, next.end)
+	s.senders.Go(func() {
+		defer unwatch()
+		next.finish()
+	})
 	for at, o := range s.claims {
 		if at.topic == topic {
 			s.addLine(o, r)

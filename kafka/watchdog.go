@@ -116,10 +116,15 @@ func (p *pulse) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.
 
 // OnBrokerE2E notes the coordinator's answers.
 func (p *pulse) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) {
-	if joins(key) && e2e.WriteErr == nil {
+	switch ok := e2e.Err() == nil; {
+	case joins(key) && e2e.WriteErr == nil:
 		p.joining.Add(-1)
-	}
-	if (joins(key) || beats(key)) && e2e.Err() == nil {
+		if ok {
+			p.beat()
+		}
+	case beats(key) && ok:
+		// A member that heartbeats does not join: whatever became of a join whose connection died, it is not out.
+		p.joining.Store(0)
 		p.beat()
 	}
 }

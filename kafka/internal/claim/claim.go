@@ -15,7 +15,7 @@ const overhead = 400
 // Config says which partition a claim is for. All of it is required but OnLow.
 type Config struct {
 	Topic     string
-	TopicID   uuid.UUID
+	TopicID   uuid.UUID // uuid.Nil if it is not known yet: see Identify
 	Partition int32
 	// OnLow is called when a claim that was full may be filled again. It is called with the claim's lock held, so it
 	// must neither block nor call the claim.
@@ -75,6 +75,16 @@ func New(cfg Config, limit Limit) *Claim {
 	}
 	c.hard, c.kill = context.WithCancelCause(context.Background())
 	return c
+}
+
+// Identify gives the topic's id. One that was not known yet becomes id first, which must be before records are added.
+func (c *Claim) Identify(id uuid.UUID) uuid.UUID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.TopicID == uuid.Nil {
+		c.TopicID = id
+	}
+	return c.TopicID
 }
 
 // Add takes over records in the order in which they were fetched. On a claim that is ending they are dropped.
