@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,8 +71,7 @@ func (s *Gates) add(g *Gate) {
 
 // append: callers hold mu.
 func (s *Gates) append(g *Gate) {
-	old := *s.list.Load()
-	list := append(old[:len(old):len(old)], g)
+	list := append(slices.Clone(*s.list.Load()), g)
 	s.list.Store(&list)
 	g.Watch(s.changed)
 }

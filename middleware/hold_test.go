@@ -144,7 +144,7 @@ func TestHold(t *testing.T) {
 	bubble(t, "RetryAfterOfAYearIsHeldNoLongerThanMaxHoldAndNeverDead", func(t *testing.T) {
 		b := newBench(t)
 		var ran log[time.Duration]
-		c := b.claim(t, 1, 1, b.handler(t, func(m *message.Message) error {
+		c := b.claim(t, 1, 1, b.handler(t, func(*message.Message) error {
 			if ran.add(time.Since(b.began)); len(ran.get()) < 10 {
 				return fault.RetryAfter(errBoom, year)
 			}
@@ -403,7 +403,7 @@ func TestDeadLetter(t *testing.T) {
 			}
 		}
 		require.Empty(t, b.rt.Flood.Refusing())
-		require.Equal(t, 15, len(b.in.effects), "what was refused is not dead")
+		require.Len(t, b.in.effects, 15, "what was refused is not dead")
 	})
 
 	bubble(t, "OperatorLetsAFloodThrough", func(t *testing.T) {

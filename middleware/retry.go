@@ -127,7 +127,8 @@ func (d *delivery) pass(rs []*record.Record, ps passes) []*chain {
 	for _, r := range rs {
 		r.Err = nil
 	}
-	chains := d.split(rs, before, d.call(rs))
+	_, err := d.next(record.Derive(d.msg, rs))
+	chains := d.split(rs, before, err)
 	settled := len(rs)
 	for _, c := range chains {
 		settled -= len(c.rs)
@@ -151,17 +152,6 @@ func spent(rs []*record.Record) map[*record.Record]time.Duration {
 		}
 	}
 	return m
-}
-
-// call hands rs inwards. A panic that comes out is no handler's, and nobody's verdict.
-func (d *delivery) call(rs []*record.Record) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = errors.Join(errLeft, d.rt.stray(rs[0], p))
-		}
-	}()
-	_, err = d.next(record.Derive(d.msg, rs))
-	return err
 }
 
 // split makes chains of what has no outcome: one a domain, and one a record that depends on no other, in offset order.

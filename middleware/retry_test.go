@@ -140,6 +140,38 @@ func TestRetry(t *testing.T) {
 		require.Less(t, b.at(0), 16*time.Second)
 	})
 
+	bubble(t, "TimeOfFreeAttemptsIsGivenBack", func(t *testing.T) {
+		b := newBench(t)
+		ran := 0
+		c := b.run(t, func(*message.Message) error {
+			<-time.After(4 * time.Second)
+			switch ran++; {
+			case ran <= 20:
+				return fault.Unavailable(errBoom, "payments")
+			case ran <= 22:
+				return fault.Transient(errBoom)
+			}
+			return nil
+		}, rec(0, "k"))
+		require.Equal(t, record.Effected, c.outcome(0), "80s of an outage are no part of a budget of 15.6s")
+	})
+
+	bubble(t, "BackOffGivesUpItsLane", func(t *testing.T) {
+		b := newBench(t)
+		c := b.claim(t, 1, 10, b.handler(t, func(m *message.Message) error {
+			if offsetOf(m) == 0 && time.Since(b.began) < 10*time.Second {
+				return fault.RetryAfter(errBoom, 10*time.Second)
+			}
+			return nil
+		}))
+		c.add(rec(0, "a"))
+		elapse(time.Second)
+		c.add(rec(1, "b"))
+		c.idle()
+		require.Equal(t, time.Second, b.at(1))
+		require.GreaterOrEqual(t, b.at(0), 10*time.Second)
+	})
+
 	bubble(t, "BusyIsFreeHoweverLong", func(t *testing.T) {
 		b := newBench(t)
 		c := b.run(t, func(*message.Message) error {

@@ -62,7 +62,6 @@ type schedule struct {
 	mu      sync.Mutex
 	tries   map[int64]int    // since the claim began
 	last    map[string]int64 // by domain: the last one that was effected, skipped or written to the dead letter topic
-	claim   *claim
 	badness *rand.Rand
 	down    func() bool
 }
@@ -174,7 +173,7 @@ func (s *schedule) bury(*record.Record) error {
 func (s *schedule) write(ctx context.Context, l dlq.Letter) error {
 	switch f := s.fates[l.Record.Offset]; f {
 	case poison, panics, exits, exhausts:
-	default:
+	case healthy, shaky, skips, waits:
 		s.t.Errorf("%s: healthy %d (%d) is dead: %v", s.name, l.Record.Offset, f, l.Err)
 	}
 	if ctx.Err() != nil {
@@ -276,7 +275,7 @@ func TestGateBoundsAnOutage(t *testing.T) {
 	for _, gated := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t)
-			h := b.handler(t, func(m *message.Message) error {
+			h := b.handler(t, func(*message.Message) error {
 				if time.Since(b.began) < time.Minute {
 					return fault.Unavailable(errBoom, "payments")
 				}

@@ -144,11 +144,16 @@ func TestStack(t *testing.T) {
 
 	bubble(t, "LeftWithoutAnOutcomeIsGivenBackAndReported", func(t *testing.T) {
 		b := newBench(t)
-		b.rt.Inbox = effects(func(context.Context, []*record.Record, dedup.Apply) {})
+		calls := 0
+		b.rt.Inbox = effects(func(context.Context, []*record.Record, dedup.Apply) { calls++ })
 		c := newClaim(1, 10, nil)
-		_, err := deliver(b.handler(t, nothing), c, recs(2, ownKey)...)
+		h := b.handler(t, nothing)
+		msg, err := deliver(h, c, recs(2, ownKey)...)
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, 2, c.givenBack)
+		_, err = h(msg)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, 1, calls, "a message that was given back is over, whoever calls again")
 		require.Equal(t, []string{"left_unsettled"}, b.reports.kinds())
 	})
 
