@@ -37,6 +37,8 @@ type entry struct {
 
 	// solo: it must have a transaction of its own from now on.
 	solo bool
+	// suspect: it was in line when its process died several times, so it is marked before it runs.
+	suspect bool
 	// conflicts and losses count what ended a group while its handler ran, or nobody's in particular; the second number
 	// of each is those with it alone.
 	conflicts, conflictsAlone uint8

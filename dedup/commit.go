@@ -112,12 +112,12 @@ func (g *group) refused(err error) {
 		err = errSwallowed
 	}
 	e.cause = err
-	err, f := ofHandler(e.c.ctx, g.rt.in.cfg.Classifier, err, undone)
-	if f.Class == fault.ClassCancelled {
+	class, err := ofHandler(e.c.ctx, g.rt.in.cfg.Classifier, err, undone)
+	if class == fault.ClassCancelled {
 		return
 	}
 	g.fail(e, err)
-	g.rt.in.attempted(g.rt, e, f.Class.String())
+	g.rt.in.attempted(g.rt, e, class.String())
 }
 
 // backstop: the savepoint was gone at the very end. Whose handler did it is unknown, but it was one since the savepoint:

@@ -27,7 +27,9 @@ func TestCommit(t *testing.T) {
 			t.Parallel()
 			dsn := pgtest.DSN(t, migrations.Up, schema)
 			proxy := pgtest.NewProxy(t, dsn)
-			b := newBench(t, setup{dsn: proxy.DSN(), look: dsn, route: RouteConfig{Writers: 1}})
+			b := newBench(t, setup{
+				dsn: proxy.DSN(), look: dsn, cfg: Config{MaxBatchTime: time.Minute}, route: RouteConfig{Writers: 1},
+			})
 			rs := recs(newOwner(), 100)
 			met := proxy.Once(pgtest.Commit, cut)
 			b.run(rs, effect)

@@ -21,7 +21,8 @@ var (
 )
 
 var (
-	// ErrNoSchema: the database has no inbox, or one of another version. errors.Is finds migrations.ErrVersion in it too.
+	// ErrNoSchema says that the database has no inbox, or one of another version. errors.Is finds migrations.ErrVersion
+	// in it too.
 	ErrNoSchema = errors.New("inbox is not ready")
 	// ErrHandlerTx is what a handler gets for a statement or a call that would end the transaction it shares with other
 	// records, or change the session for them. errors.As finds a *TxError with the facts.

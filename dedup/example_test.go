@@ -22,12 +22,12 @@ func ExampleRoute_Run() {
 
 	inbox, err := dedup.Open(ctx, pool, dedup.Config{})
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	defer inbox.Close()
 	route, err := inbox.Route(ctx, dedup.RouteConfig{Group: "billing", Name: "post-order-to-ledger"})
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 
 	withdraw := func(ctx context.Context, tx pgx.Tx, _ *record.Record) error {
@@ -41,7 +41,7 @@ func ExampleRoute_Run() {
 	}
 	var balance int
 	if err := pool.QueryRow(ctx, "select balance from accounts").Scan(&balance); err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	fmt.Println("balance", balance)
 	// Output:

@@ -65,6 +65,9 @@ func (g *group) take(c *call) bool {
 		if e.state != queued || g.behindHeld(e) {
 			continue
 		}
+		if !e.suspect && g.rt.suspects.has(e.r) {
+			e.suspect, e.solo = true, true
+		}
 		if len(g.entries) >= g.rt.cfg.MaxBatch || e.solo && len(g.entries) > 0 {
 			break
 		}
@@ -167,6 +170,13 @@ func (g *group) run() bool {
 	if !g.open() {
 		g.disconnect()
 		return true
+	}
+	if e := g.alone(); e != nil && e.suspect {
+		if !g.rt.suspects.mark(g, e) {
+			g.disconnect()
+			return true
+		}
+		defer g.rt.suspects.unmark(e)
 	}
 	g.running.Store(true)
 	switch g.work() {

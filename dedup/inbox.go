@@ -20,6 +20,7 @@ import (
 // closes it.
 type Inbox struct {
 	cfg  Config
+	id   uuid.UUID // of this process, among those that mark suspects
 	pool *pgxpool.Pool
 	stop context.CancelFunc // of the sweeps
 	ctx  context.Context
@@ -47,7 +48,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Inbox, error) {
 		own.Close()
 		return nil, err
 	}
-	in := &Inbox{cfg: cfg, pool: own}
+	in := &Inbox{cfg: cfg, id: uuid.New(), pool: own}
 	in.idle.L = &in.mu
 	in.ctx, in.stop = context.WithCancel(context.WithoutCancel(ctx))
 	return in, nil
@@ -96,7 +97,7 @@ func (in *Inbox) Route(ctx context.Context, cfg RouteConfig) (*Route, error) {
 	}
 	rt := &Route{in: in, cfg: cfg, consumer: consumer, sql: newOpenSQL(cfg), flight: make(map[uuid.UUID]struct{})}
 	rt.changed.L = &rt.mu
-	rt.graves.rt = rt
+	rt.graves.rt, rt.suspects.rt = rt, rt
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.closed {
@@ -109,7 +110,7 @@ func (in *Inbox) Route(ctx context.Context, cfg RouteConfig) (*Route, error) {
 	}
 	if cfg.Retention > 0 {
 		in.live++
-		go newSweeper(rt).loop(in.ctx)
+		go newSweeper(rt).loop(in.ctx) //nolint:contextcheck // lives until Close, not until Route returns
 	}
 	return rt, nil
 }

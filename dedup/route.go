@@ -27,6 +27,7 @@ type Route struct {
 	consumer int32
 	sql      openSQL
 	graves   graveyard
+	suspects suspects
 
 	mu      sync.Mutex
 	changed sync.Cond // the queue may have something for a writer

@@ -355,7 +355,7 @@ func TestRun(t *testing.T) {
 		rs := recs(newOwner(), 20)
 		release := make(chan struct{})
 		returned := make(chan struct{})
-		b.run(rs, unless(7, func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+		b.run(rs, unless(7, func(_ context.Context, tx pgx.Tx, _ *record.Record) error {
 			defer close(returned)
 			<-release
 			_, err := tx.Exec(context.Background(), "insert into eff (n) values (7)")
@@ -399,7 +399,7 @@ func TestRun(t *testing.T) {
 			}
 		}}})
 		rs := recs(newOwner(), 3)
-		b.run(rs, func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+		b.run(rs, func(ctx context.Context, _ pgx.Tx, r *record.Record) error {
 			require.Equal(t, r.Offset, ctx.Value(key{}))
 			require.NotNil(t, Tx(ctx))
 			if r.Offset == 1 {
@@ -451,7 +451,7 @@ var failures = map[string]Apply{
 		if err != nil {
 			return err
 		}
-		for rows.Next() { //nolint:revive // its error is what nobody looks at
+		for rows.Next() { // its error is what nobody looks at
 		}
 		return nil
 	},

@@ -8,19 +8,14 @@ import (
 	"github.com/headrace/headrace/record"
 )
 
-// The states of an inbox row.
-const (
-	stateEffected = 0
-	stateSkipped  = 1
-	stateDead     = 2
-)
-
 // Namespaces of the advisory locks: two-number keys, the second is the consumer_id.
 const (
 	routeLock = 0x68725f72 // "hr_r"
 	sweepLock = 0x68725f73 // "hr_s"
 )
 
+// The states of an inbox row: 0 effected, 1 skipped, 2 dead.
+//
 // Arrays travel as text: one small argument, which works in each of pgx's exec modes and through a pooler that keeps no
 // prepared statements. The ids are sorted by the caller, so that two groups insert what they share in one order.
 const insertSQL = `insert into headrace.inbox (consumer_id, message_id, value_hash, coordinates)
@@ -64,6 +59,34 @@ on conflict do nothing`
 const buryAgainSQL = `update headrace.inbox set original = coalesce(original, coordinates), coordinates = $3::bigint,
 	created_at = now(), reason = $4::text, error = $5::text
 where consumer_id = $1::int and message_id = $2::text::uuid and state = 2`
+
+// claimedSQL counts, and keeps a mark that is left over: the records before it run again first and leave marks of their
+// own.
+const claimedSQL = `insert into headrace.claim_starts as s (consumer_id, topic_id, part, off)
+values ($1::int, $2::text::uuid, $3::int, $4::bigint)
+on conflict (consumer_id, topic_id, part) do update set
+	starts = case when s.off = excluded.off then s.starts + 1 else 1 end,
+	killer = case when s.off = excluded.off then coalesce(s.marked, s.killer) end,
+	killed = case when s.marked is null then s.killed else s.marked_by end,
+	killed_at = case when s.marked is null then s.killed_at else s.marked_at end,
+	marked = null, off = excluded.off
+returning starts`
+
+// markSQL marks the record that runs next, unless it is the one whose mark was left over. It answers whether it is, and
+// whether that is so recent that the other process may be alive.
+const markSQL = `with mark as (
+	update headrace.claim_starts set marked = $4::bigint, marked_by = $5::text::uuid, marked_at = now()
+	where consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int
+		and (killer is distinct from $4::bigint or killed = $5::text::uuid)
+)
+select coalesce(killer = $4::bigint and killed <> $5::text::uuid, false),
+	coalesce(killed_at > now() - $6::bigint * interval '1 millisecond', false)
+from headrace.claim_starts where consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int`
+
+const unmarkSQL = `update headrace.claim_starts set
+	marked = case when marked = $4::bigint and marked_by = $5::text::uuid then null else marked end,
+	killer = case when killer = $4::bigint and killed = $5::text::uuid then null else killer end
+where consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int`
 
 const consumerSQL = `insert into headrace.consumers (consumer_group, route) values ($1, $2)
 on conflict (consumer_group, route) do nothing`

@@ -125,7 +125,7 @@ func (t *handlerTx) Query(ctx context.Context, sql string, args ...any) (rows pg
 		return failedRows{err}, err
 	}
 	defer func() { t.scope.leave(err) }()
-	rows, err = t.inner.Query(ctx, sql, args...)
+	rows, err = t.inner.Query(ctx, sql, args...) //nolint:sqlclosecheck // the handler closes them, or the scope
 	if err == nil {
 		t.scope.rows = append(t.scope.rows, rows)
 	}

@@ -20,7 +20,7 @@ func TestHandlerTx(t *testing.T) {
 		"Commit":   func(ctx context.Context, tx pgx.Tx, _ *record.Record) error { return tx.Commit(ctx) },
 		"Rollback": func(ctx context.Context, tx pgx.Tx, _ *record.Record) error { return tx.Rollback(ctx) },
 		"Query": func(ctx context.Context, tx pgx.Tx, _ *record.Record) error {
-			_, err := tx.Query(ctx, "commit")
+			_, err := tx.Query(ctx, "commit") //nolint:sqlclosecheck // it is refused
 			return err
 		},
 		"QueryRow": func(ctx context.Context, tx pgx.Tx, _ *record.Record) error {
@@ -79,7 +79,7 @@ func TestHandlerTx(t *testing.T) {
 		b := newBench(t, setup{})
 		rs := recs(newOwner(), 20)
 		b.run(rs, func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
-			err := pgx.BeginFunc(ctx, tx, func(inner pgx.Tx) error {
+			err := inSavepoint(ctx, tx, func(inner pgx.Tx) error {
 				if err := effect(ctx, inner, r); err != nil {
 					return err
 				}
@@ -89,7 +89,7 @@ func TestHandlerTx(t *testing.T) {
 			if err == nil {
 				return errors.New("no error of the inner transaction")
 			}
-			return pgx.BeginFunc(ctx, tx, func(inner pgx.Tx) error { return effect(ctx, inner, r) })
+			return inSavepoint(ctx, tx, func(inner pgx.Tx) error { return effect(ctx, inner, r) })
 		})
 		requireOutcomes(t, record.Effected, rs...)
 		b.requireLedger(20)
@@ -99,7 +99,7 @@ func TestHandlerTx(t *testing.T) {
 		t.Parallel()
 		open := map[string]Apply{
 			"Rows": func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
-				_, err := tx.Query(ctx, "insert into eff (n) values ($1) returning n", r.Offset) //nolint:rowserrcheck,sqlclosecheck // the case
+				_, err := tx.Query(ctx, "insert into eff (n) values ($1) returning n", r.Offset) //nolint:sqlclosecheck // the case
 				return err
 			},
 			"Row": func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
@@ -165,7 +165,7 @@ func TestHandlerTx(t *testing.T) {
 				}
 			}
 		}()
-		b.run(rs, unless(20, func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+		b.run(rs, unless(20, func(_ context.Context, tx pgx.Tx, _ *record.Record) error {
 			kept <- tx
 			return errBoom
 		}))
@@ -246,6 +246,19 @@ func TestHandlerTx(t *testing.T) {
 			b.requireLedger(3)
 		}
 	})
+}
+
+// inSavepoint is what a handler does that wants to survive an error of its own.
+func inSavepoint(ctx context.Context, tx pgx.Tx, f func(pgx.Tx) error) error {
+	inner, err := tx.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = inner.Rollback(ctx) }()
+	if err := f(inner); err != nil {
+		return err
+	}
+	return inner.Commit(ctx)
 }
 
 func TestStatements(t *testing.T) {

@@ -102,13 +102,13 @@ func judge(f facts) verdict {
 // ofHandler gives a handler's error the meaning that only the inbox knows, unless the handler gave it one by a verb:
 // nothing commits before our COMMIT, so what a deadline or a lost answer leaves is known to be undone, never ambiguous.
 // ctx is the delivery's: that the attempt's own was over is in v.
-func ofHandler(ctx context.Context, c *fault.Classifier, err error, v verdict) (error, fault.Fault) {
+func ofHandler(ctx context.Context, c *fault.Classifier, err error, v verdict) (class fault.Class, meant error) {
 	f := c.Classify(ctx, err)
 	byVerb := strings.HasPrefix(f.Rule, "verb ")
 	if !byVerb && (v == cutOff || f.Class == fault.ClassAmbiguous) {
-		err, f.Class = fault.Transient(err), fault.ClassTransient
+		return fault.ClassTransient, fault.Transient(err)
 	}
-	return err, f
+	return f.Class, err
 }
 
 // ending is how a COMMIT ended.

@@ -281,8 +281,8 @@ func (g *group) charge(e *entry, v verdict) {
 	class := ""
 	switch v {
 	case leftOut, undone, cutOff, brokeOff:
-		err, f := ofHandler(e.c.ctx, g.rt.in.cfg.Classifier, e.cause, v)
-		class = f.Class.String()
+		meant, err := ofHandler(e.c.ctx, g.rt.in.cfg.Classifier, e.cause, v)
+		class = meant.String()
 		g.fail(e, err)
 		if v == brokeOff {
 			_ = g.conn.Conn().PgConn().Conn().Close() // not pgx's Close, which would wait for the server

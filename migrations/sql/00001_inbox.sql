@@ -35,6 +35,27 @@ create table headrace.inbox (
 
 comment on table headrace.inbox is 'what each route has dealt with: 0 effected, 1 skipped, 2 dead (a dead letter was or will be produced)';
 
+-- How often a partition's claim has started at the same offset: a record that takes its process down each time is found
+-- by it. From the third start on, records run one at a time, each marked before it runs.
+create table headrace.claim_starts (
+    consumer_id int         not null,
+    topic_id    uuid        not null,
+    part        int         not null,
+    off         bigint      not null,
+    starts      int         not null default 1,
+    -- the record that runs, and which process runs it
+    marked      bigint,
+    marked_by   uuid,
+    marked_at   timestamptz,
+    -- the mark that stood when a claim started: its process did not live to take it off
+    killer      bigint,
+    killed      uuid,
+    killed_at   timestamptz,
+    primary key (consumer_id, topic_id, part)
+);
+
+comment on table headrace.claim_starts is 'starts of a claim at an unmoved offset, and the record that runs alone';
+
 -- +goose StatementBegin
 -- Which of these ids are being inserted by another transaction at this moment? Each insert has a sub-transaction of its
 -- own, so that one that must wait costs a millisecond and not the others. The caller rolls back what it inserts.
@@ -61,5 +82,6 @@ $$;
 
 -- +goose Down
 drop function headrace.inbox_busy(int, uuid[], int);
+drop table headrace.claim_starts;
 drop table headrace.inbox;
 drop table headrace.consumers;

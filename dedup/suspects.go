@@ -1,0 +1,116 @@
+package dedup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/record"
+)
+
+const (
+	// suspectStarts is the start of a claim at an unmoved offset from which its records run one at a time.
+	suspectStarts = 3
+	// suspectBatches is how many of the largest groups may have been in flight when a process died.
+	suspectBatches = 20
+	// markGrace is how long a mark may outlive its record's last possible moment while its process is alive.
+	markGrace = 5 * time.Second
+)
+
+var errMarked = errors.New("another member has marked the record and may still run it")
+
+// suspects finds a record that takes its process down (out of memory, os.Exit in a library): no error is ever seen of
+// it, only claims that start again and again at the same offset.
+//
+//	start 1 ─► dies ─► start 2 ─► dies ─► start 3: one at a time, each marked ─► dies ─► start 4: its mark is found
+//
+// The killer is dead then (crash_loop), after three deaths; its neighbours have their effects. A claim may also start at
+// an unmoved offset for innocent reasons, an idle topic and many deployments: that costs its next records the company,
+// and nothing else.
+type suspects struct {
+	rt *Route
+
+	any   atomic.Bool // there are some: the usual answer is one load
+	mu    sync.Mutex
+	until map[partition]int64
+}
+
+type partition struct {
+	topic uuid.UUID
+	n     int32
+}
+
+// Claimed tells the route that a claim of a partition starts at offset, the committed one. Call it once a claim, before
+// its first Run. An error is the database's; the claim may start all the same.
+func (rt *Route) Claimed(ctx context.Context, topicID uuid.UUID, part int32, offset int64) error {
+	var starts int
+	err := rt.in.pool.QueryRow(ctx, claimedSQL, rt.consumer, topicID.String(), part, offset).Scan(&starts)
+	if err != nil {
+		return fmt.Errorf("count the start of a claim: %w", err)
+	}
+	rt.suspects.note(partition{topicID, part}, offset, starts)
+	return nil
+}
+
+func (s *suspects) note(p partition, offset int64, starts int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.until == nil {
+		s.until = make(map[partition]int64)
+	}
+	delete(s.until, p)
+	if starts >= suspectStarts {
+		s.until[p] = offset + int64(suspectBatches*s.rt.in.cfg.MaxBatch)
+	}
+	s.any.Store(len(s.until) > 0)
+}
+
+func (s *suspects) has(r *record.Record) bool {
+	if !s.any.Load() {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	until, ok := s.until[partition{r.TopicID, r.Partition}]
+	return ok && r.Offset < until
+}
+
+// mark makes it durable that e runs now. It is false when e must not: a mark that a dead process left convicts it, and
+// one that may be of a living one lets it wait.
+func (s *suspects) mark(g *group, e *entry) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), acquireTimeout)
+	defer cancel()
+	alive := s.rt.cfg.AttemptTimeout + s.rt.in.cfg.HardGrace + s.rt.in.cfg.CommitTimeout + markGrace
+	var found, fresh bool
+	err := s.rt.in.pool.QueryRow(ctx, markSQL, s.rt.consumer, e.r.TopicID.String(), e.r.Partition, e.r.Offset,
+		s.rt.in.id.String(), alive.Milliseconds()).Scan(&found, &fresh)
+	switch {
+	case err != nil:
+		e.err = fault.Unavailable(err, fault.Database)
+	case found && fresh:
+		g.fail(e, fault.Busy(errMarked))
+	case found:
+		g.fail(e, fault.Permanent(ErrCrashLoop))
+	default:
+		return true
+	}
+	return false
+}
+
+// unmark says that e's process has survived it.
+func (s *suspects) unmark(e *entry) {
+	ctx, cancel := context.WithTimeout(context.Background(), acquireTimeout)
+	defer cancel()
+	_, err := s.rt.in.pool.Exec(ctx, unmarkSQL, s.rt.consumer, e.r.TopicID.String(), e.r.Partition, e.r.Offset,
+		s.rt.in.id.String())
+	if err != nil {
+		// The mark stays, and is this process's own: it convicts nobody here, and is overwritten by the next record.
+		s.rt.in.cfg.Logger.WarnContext(ctx, "mark of a suspect stays for now", "route", s.rt.cfg.Name, "error", err)
+	}
+}

@@ -1,0 +1,98 @@
+package dedup
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/internal/pgtest"
+	"github.com/headrace/headrace/migrations"
+	"github.com/headrace/headrace/record"
+)
+
+func TestSuspects(t *testing.T) {
+	t.Parallel()
+	short := Config{HardGrace: time.Millisecond, CommitTimeout: time.Second}
+	// start is a process that gets the partition at offset 0.
+	start := func(t *testing.T, dsn string) *workbench {
+		b := newBench(t, setup{dsn: dsn, cfg: short})
+		require.NoError(t, b.rt.Claimed(t.Context(), topicID, 0, 0))
+		return b
+	}
+	// die is a process that ends in record 7: its transaction is rolled back, its mark stays.
+	die := func(b *workbench, rs []*record.Record) {
+		c := newCall(context.Background(), rs[7:8], effect)
+		e := &c.entries[0]
+		if b.rt.suspects.has(e.r) {
+			require.True(b.t, b.rt.suspects.mark(newGroup(b.rt, &writer{}), e))
+		}
+	}
+
+	t.Run("RecordThatTakesItsProcessDownIsDeadAfterThreeTimes", func(t *testing.T) {
+		t.Parallel()
+		dsn := pgtest.DSN(t, migrations.Up, schema)
+		for range 3 {
+			die(start(t, dsn), recs(newOwner(), 20))
+		}
+		b := start(t, dsn)
+		rs := recs(newOwner(), 20)
+		b.run(rs, unless(7, func(context.Context, pgx.Tx, *record.Record) error { panic("the process would die") }))
+		requireOutcomes(t, record.Effected, without(rs, 7)...)
+		requireClass(t, fault.ClassBusy, rs[7]) // the process that marked it may live yet
+		b.exec("update headrace.claim_starts set killed_at = now() - interval '1 hour'")
+		b.run(rs[7:8], effect)
+		requireErr(t, ErrCrashLoop, rs[7])
+		b.requireLedger(19)
+	})
+
+	t.Run("OrdinaryFailureOfASuspectConvictsNobody", func(t *testing.T) {
+		t.Parallel()
+		dsn := pgtest.DSN(t, migrations.Up, schema)
+		for range 4 {
+			b := start(t, dsn)
+			rs := recs(newOwner(), 3)
+			b.run(rs[1:2], failures["ErrorAfterSQL"])
+			requireErr(t, errBoom, rs[1])
+			require.Zero(t, query[int](b, "select count(*) from headrace.claim_starts where marked is not null"))
+		}
+	})
+
+	t.Run("MemberThatLivesTakesItsMarkOffAlsoAfterARebalance", func(t *testing.T) {
+		t.Parallel()
+		dsn := pgtest.DSN(t, migrations.Up, schema)
+		for range 2 {
+			start(t, dsn)
+		}
+		old := start(t, dsn)
+		rs := recs(newOwner(), 3)
+		var next *workbench
+		old.run(rs[1:2], func(context.Context, pgx.Tx, *record.Record) error {
+			next = start(t, dsn) // the partition moves on while the record runs
+			return errBoom
+		})
+		next.run(rs[1:2], effect)
+		requireOutcomes(t, record.Effected, rs[1])
+	})
+
+	t.Run("OffsetThatMovesStartsAnew", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, setup{})
+		for offset := range int64(5) {
+			require.NoError(t, b.rt.Claimed(t.Context(), topicID, 0, offset))
+		}
+		require.False(t, b.rt.suspects.any.Load())
+		for range 2 {
+			require.NoError(t, b.rt.Claimed(t.Context(), topicID, 0, 4))
+		}
+		require.True(t, b.rt.suspects.has(rec(newOwner(), 4, "")))
+		require.False(t, b.rt.suspects.has(rec(newOwner(), 4+suspectBatches*500, "")))
+		rs := recs(newOwner(), 10)
+		b.run(rs, effect)
+		requireOutcomes(t, record.Effected, rs...)
+		require.Equal(t, 10, b.counted(b.groups, "committed"), "one at a time")
+	})
+}
