@@ -177,7 +177,7 @@ func (p *Publisher) PublishRecords(ctx context.Context, recs ...ProducerRecord) 
 		}
 		parcels[i] = &parcel{ctx: ctx, rec: rec}
 	}
-	return p.deliver(parcels) //nolint:contextcheck // each parcel carries its own
+	return p.deliver(parcels)
 }
 
 // Close waits until the running calls have ended, which their Timeout bounds, and ends the connections. Calls that come
