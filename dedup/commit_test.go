@@ -71,7 +71,7 @@ func TestCommit(t *testing.T) {
 
 	t.Run("CommitThatIsAlwaysTooSlowChargesItsCulprit", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t, setup{cfg: Config{CommitTimeout: 200 * time.Millisecond}, route: RouteConfig{Writers: 1}})
+		b := newBench(t, setup{cfg: Config{CommitTimeout: time.Second}, route: RouteConfig{Writers: 1}})
 		b.exec(`create function nap() returns trigger language plpgsql as $$ begin perform pg_sleep(30); return null; end $$`)
 		b.exec(`create constraint trigger nap after insert on eff deferrable initially deferred for each row
 			when (new.n = 1) execute function nap()`)

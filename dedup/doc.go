@@ -46,4 +46,12 @@
 //
 // [Route.Bury] commits a record's verdict before its dead letter is produced: redelivered, it is never run again, and
 // its dead letter is produced again. Only a record of the replay topic takes a dead row over.
+//
+// A record that takes its connection down three times, alone and while the database answers others, is dead as
+// [ErrCrashLoop]; so is one that takes the whole process down, which [Route.Claimed] finds.
+//
+// # Retention
+//
+// A route with a Retention forgets: rows that are older are swept, page by page, one pass an interval for all processes
+// together. What may still be redelivered is kept whatever its age: RouteConfig.Horizon says what that is.
 package dedup

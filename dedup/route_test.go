@@ -242,7 +242,7 @@ func TestRun(t *testing.T) {
 
 	t.Run("DeadlineInMidStatementCostsOneAttemptAndNoConnection", func(t *testing.T) {
 		t.Parallel()
-		b, o := newBench(t, setup{route: RouteConfig{AttemptTimeout: 300 * time.Millisecond, Writers: 1}}), newOwner()
+		b, o := newBench(t, setup{route: RouteConfig{AttemptTimeout: 2 * time.Second, Writers: 1}}), newOwner()
 		rs := recs(o, 400)
 		var pids collected[uint32]
 		b.run(rs, func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
@@ -262,7 +262,7 @@ func TestRun(t *testing.T) {
 
 	t.Run("DeadlineOfAHandlerThatHandsDownItsOwnContext", func(t *testing.T) {
 		t.Parallel()
-		b, o := newBench(t, setup{route: RouteConfig{AttemptTimeout: 300 * time.Millisecond}}), newOwner()
+		b, o := newBench(t, setup{route: RouteConfig{AttemptTimeout: 2 * time.Second}}), newOwner()
 		rs := recs(o, 3)
 		b.run(rs, unless(1, func(_ context.Context, tx pgx.Tx, _ *record.Record) error {
 			_, err := tx.Exec(context.Background(), "select pg_sleep(20)") // the server's own time limit ends it
@@ -350,7 +350,7 @@ func TestRun(t *testing.T) {
 		t.Parallel()
 		b := newBench(t, setup{
 			cfg:   Config{HardGrace: 100 * time.Millisecond},
-			route: RouteConfig{AttemptTimeout: 100 * time.Millisecond, Writers: 2},
+			route: RouteConfig{AttemptTimeout: time.Second, Writers: 2},
 		})
 		rs := recs(newOwner(), 20)
 		release := make(chan struct{})

@@ -16,7 +16,7 @@ import (
 
 func TestSuspects(t *testing.T) {
 	t.Parallel()
-	short := Config{HardGrace: time.Millisecond, CommitTimeout: time.Second}
+	short := Config{HardGrace: time.Millisecond}
 	// start is a process that gets the partition at offset 0.
 	start := func(t *testing.T, dsn string) *workbench {
 		b := newBench(t, setup{dsn: dsn, cfg: short})
