@@ -168,9 +168,9 @@ func (s *Source) hold(o *owned, p problem) {
 	if !fresh {
 		return
 	}
-	offset := int64(-1)
-	if m, ok := o.Watermark(); ok {
-		offset = m.Offset
+	offset := o.Load().End // where fetching would go on
+	if offset < 0 {
+		offset = s.committed(o)
 	}
 	s.report(record.Report{Kind: p.kind, Topic: o.topic, Partition: o.partition, Offset: offset, Err: p.err, Hint: p.hint()})
 }

@@ -83,6 +83,7 @@ func offsetBelowTheLogAtStart(w *world) {
 	require.Empty(w.t, got.of(0), "no silent jump")
 	require.EqualValues(w.t, 5, w.committed(0), "unchanged until somebody decides")
 	require.Len(w.t, told.of("offset_out_of_range"), 1)
+	require.EqualValues(w.t, 5, told.of("offset_out_of_range")[0].Offset)
 	require.ErrorIs(w.t, s.Ready(), kerr.OffsetOutOfRange)
 	require.NoError(w.t, s.Live())
 	require.Less(w.t, fetches.Hits(), 4*120+100, "no storm: an idle partition is fetched four times a second")

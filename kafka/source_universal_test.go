@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -84,6 +85,9 @@ func pubSub(t *testing.T, client kafka.ClientConfig, group string, create func(s
 		DrainGrace: 500 * time.Millisecond, HardGrace: 500 * time.Millisecond,
 	})
 	require.NoError(t, err)
+	t.Cleanup(func() { // the suite leaves some open
+		require.NoError(t, errors.Join(s.Close(), pub.Close()))
+	})
 	return pub, creating{s.Subscriber(kafka.Subscription{Order: kafka.ByPartition, Lanes: 1}), s, create}
 }
 

@@ -49,7 +49,8 @@ type Claim struct {
 	full     bool
 	limit    Limit
 	mark     Mark
-	moved    bool // mark is valid
+	moved    bool  // mark is valid
+	end      int64 // behind the last record that was added, -1 for none
 	scratch  []byte
 }
 
@@ -70,7 +71,7 @@ type entry struct {
 // New makes an open claim that has no lines yet.
 func New(cfg Config, limit Limit) *Claim {
 	c := &Claim{
-		Config: cfg, limit: limit,
+		Config: cfg, limit: limit, end: -1,
 		soft: make(chan struct{}), drained: make(chan struct{}), closed: make(chan struct{}),
 	}
 	c.hard, c.kill = context.WithCancelCause(context.Background())
@@ -101,6 +102,7 @@ func (c *Claim) Add(recs []*kgo.Record) {
 		c.bytes += entries[i].bytes
 		c.window = append(c.window, &entries[i])
 	}
+	c.end = recs[len(recs)-1].Offset + 1
 	for _, l := range c.lines {
 		l.enqueue(c.window[first:])
 	}

@@ -15,6 +15,8 @@ type Load struct {
 	InFlight int
 	// First is the offset of the first record of the window, -1 if there is none.
 	First int64
+	// End is where fetching goes on: behind the last record that was added, -1 if none was.
+	End int64
 	// Oldest is how long ago the first record of the window was fetched, 0 if there is none.
 	Oldest time.Duration
 }
@@ -23,7 +25,7 @@ type Load struct {
 func (c *Claim) Load() Load {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	load := Load{Records: len(c.window), Bytes: c.bytes, InFlight: c.inFlight, First: -1}
+	load := Load{Records: len(c.window), Bytes: c.bytes, InFlight: c.inFlight, First: -1, End: c.end}
 	if len(c.window) > 0 {
 		load.First, load.Oldest = c.window[0].rec.Offset, time.Since(c.window[0].added)
 	}
