@@ -65,9 +65,10 @@ func (s *Source) commitMoved() error {
 	return s.commit(ctx, marks)
 }
 
-// lastCommit commits what claims settled until they closed. It tries again while a join is being completed.
-func (s *Source) lastCommit(marks map[*owned]claim.Mark) {
-	ctx, cancel := context.WithTimeout(s.root, s.cfg.CommitReserve)
+// lastCommit commits what claims settled until they closed, also when whoever stops the Source waits no longer. It tries
+// again while a join is being completed.
+func (s *Source) lastCommit(ctx context.Context, marks map[*owned]claim.Mark) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.CommitReserve)
 	defer cancel()
 	if !s.commits.take(ctx) {
 		return

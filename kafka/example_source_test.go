@@ -3,7 +3,6 @@ package kafka_test
 import (
 	"context"
 	"fmt"
-	"log"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -18,13 +17,13 @@ func orders() (kafka.ClientConfig, func()) {
 	client := kafka.ClientConfig{Brokers: fake.ListenAddrs(), Logger: quiet()}
 	producer, err := kgo.NewClient(client.Options()...)
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer producer.Close()
 	for _, customer := range []string{"ada", "bob", "ada"} {
 		r := &kgo.Record{Topic: "orders", Key: []byte(customer), Value: []byte("an order of " + customer)}
 		if err := producer.ProduceSync(context.Background(), r).FirstErr(); err != nil {
-			log.Fatal(err)
+			panic(err)
 		}
 	}
 	return client, fake.Close
@@ -36,11 +35,11 @@ func ExampleSource() {
 	defer end()
 	source, err := kafka.NewSource(kafka.SourceConfig{Client: client, Group: "billing"})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	messages, err := source.Subscribe(context.Background(), "orders")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	for range 2 {
 		msg := <-messages
@@ -48,7 +47,7 @@ func ExampleSource() {
 		msg.Ack() // settles the record
 	}
 	if err := source.Close(); err != nil { // commits what is settled and leaves the group
-		log.Fatal(err)
+		panic(err)
 	}
 	// Output:
 	// an order of ada
@@ -61,18 +60,18 @@ func ExampleSource_Subscriber() {
 	defer end()
 	source, err := kafka.NewSource(kafka.SourceConfig{Client: client, Group: "billing"})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	route := source.Subscriber(kafka.Subscription{Name: "bill", MaxBatch: 500})
 	messages, err := route.Subscribe(context.Background(), "orders")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	for seen := 0; seen < 3; {
 		msg := <-messages
 		rs, err := record.Records(msg)
 		if err != nil {
-			log.Fatal(err)
+			panic(err)
 		}
 		for _, r := range rs {
 			fmt.Println(r.Offset, string(r.Value))
@@ -82,7 +81,7 @@ func ExampleSource_Subscriber() {
 		msg.Ack()
 	}
 	if err := source.Close(); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	// Output:
 	// 0 an order of ada

@@ -92,15 +92,15 @@ func (s *Source) compareID(o *owned) {
 }
 
 // revoked runs in the client's callback: the broker waits for it, RebalanceTimeout at most, and heartbeats go on.
-func (s *Source) revoked(_ context.Context, _ *kgo.Client, parts map[string][]int32) {
+func (s *Source) revoked(ctx context.Context, _ *kgo.Client, parts map[string][]int32) {
 	if len(parts) == 0 {
 		return // routine: a cooperative rebalance that takes nothing
 	}
-	s.endParts(parts, ending{event: "revoked", cause: record.ErrRevoked, grace: s.cfg.DrainGrace})
+	s.endParts(ctx, parts, ending{event: "revoked", cause: record.ErrRevoked, grace: s.cfg.DrainGrace})
 }
 
 // lost: somebody else may have the partitions already. There is no grace, and nothing to commit.
-func (s *Source) lost(_ context.Context, _ *kgo.Client, parts map[string][]int32) {
+func (s *Source) lost(ctx context.Context, _ *kgo.Client, parts map[string][]int32) {
 	if len(parts) == 0 {
 		return
 	}
@@ -108,10 +108,10 @@ func (s *Source) lost(_ context.Context, _ *kgo.Client, parts map[string][]int32
 	for _, o := range s.claimsOf(parts) {
 		o.EndHard(record.ErrLost)
 	}
-	s.endParts(parts, ending{event: "lost", cause: record.ErrLost})
+	s.endParts(ctx, parts, ending{event: "lost", cause: record.ErrLost})
 }
 
-func (s *Source) endParts(parts map[string][]int32, how ending) {
+func (s *Source) endParts(ctx context.Context, parts map[string][]int32, how ending) {
 	s.ending.lock()
 	defer s.ending.unlock()
 	s.mu.Lock()
@@ -121,11 +121,12 @@ func (s *Source) endParts(parts map[string][]int32, how ending) {
 		}
 	}
 	s.mu.Unlock()
-	s.endClaims(context.Background(), s.claimsOf(parts), how)
+	s.endClaims(ctx, s.claimsOf(parts), how)
 }
 
 // endClaims ends claims in order: the poll's hand is empty, nothing begins, what runs may finish within the grace, its
-// contexts end, the claims close, and what they settled until then is committed. With Source.ending held.
+// contexts end, the claims close, and what they settled until then is committed. The end of ctx ends the grace and nothing
+// else. With Source.ending held.
 func (s *Source) endClaims(ctx context.Context, claims []*owned, how ending) {
 	if len(claims) == 0 {
 		return
@@ -145,7 +146,7 @@ func (s *Source) endClaims(ctx context.Context, claims []*owned, how ending) {
 		}
 	}
 	if !lost {
-		s.lastCommit(marks)
+		s.lastCommit(ctx, marks)
 	}
 	s.forget(claims, how.event)
 }
@@ -160,7 +161,7 @@ func (s *Source) drain(ctx context.Context, claims []*owned, how ending) {
 	for _, o := range claims {
 		o.EndHard(how.cause)
 	}
-	hard, cancelHard := context.WithTimeout(context.Background(), s.cfg.HardGrace)
+	hard, cancelHard := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.HardGrace)
 	defer cancelHard()
 	if !drained(hard, claims) {
 		s.cfg.Logger.Warn("kafka source: claims end without handlers that ignore their context", "group", s.cfg.Group)

@@ -2,7 +2,6 @@ package kafka_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -346,7 +345,8 @@ func endedSubscriptionHolds(w *world) {
 	held := w.take(msgs)
 	synctest.Wait()
 	cancel()
-	for range msgs { //nolint:revive // until it is closed
+	for range msgs { // until it is closed
+		continue
 	}
 	require.NoError(w.t, held.Context().Err(), "its handler may finish")
 	wait(2 * time.Minute)
@@ -412,7 +412,7 @@ func contextValues(w *world) {
 	msg.Ack()
 	synctest.Wait()
 	require.ErrorIs(w.t, msg.Context().Err(), context.Canceled)
-	require.True(w.t, errors.Is(context.Cause(msg.Context()), context.Canceled))
+	require.ErrorIs(w.t, context.Cause(msg.Context()), context.Canceled)
 	require.NoError(w.t, s.Close())
 	require.EqualValues(w.t, 1, w.committed(0))
 }

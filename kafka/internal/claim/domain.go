@@ -70,7 +70,8 @@ func (d *domain) enter(s *seat, b *Batch) *seat {
 // domainOf gives the domain of a fresh seat, nil for one that depends on no other. A domain is found by its name in a
 // scratch buffer, so that only a new one allocates.
 func (l *Line) domainOf(s *seat) *domain {
-	name := append(l.claim.scratch[:0], 'p')
+	name := l.claim.scratch[:0]
+	name = append(name, 'p')
 	switch key := s.entry.rec.Key; {
 	case l.cfg.Order == Unordered, l.cfg.Order == ByKey && key == nil:
 		return nil
