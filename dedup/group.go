@@ -40,8 +40,8 @@ type group struct {
 	unsaved bool // the savepoint was missing: a handler ended the transaction
 	slow    bool // COMMIT was not answered in time
 
-	failed map[domain]struct{} // a record failed: those behind it are not run
-	held   map[domain]struct{} // a record must wait for another transaction: those behind it wait with it
+	failed fronts // a record failed: those behind it are not run
+	held   fronts // a record must wait for another transaction: those behind it wait with it
 
 	running atomic.Bool // shared: handlers run, waits are over
 	gone    atomic.Bool // shared: a delivery of this group ended hard
@@ -95,36 +95,42 @@ func (g *group) add(e *entry) {
 	g.entries = append(g.entries, e)
 }
 
-func (g *group) hold(e *entry) {
-	if g.held == nil {
-		g.held = make(map[domain]struct{})
+func (g *group) hold(e *entry)              { g.held.add(e) }
+func (g *group) behindHeld(e *entry) bool   { return g.held.before(e) }
+func (g *group) behindFailed(e *entry) bool { return g.failed.before(e) }
+
+// fronts are the domains in which a record stands still, each with the offset of the first that does: what comes after
+// it stays behind it, and what comes before it does not. A failure may be known before its predecessors have run (a
+// conflict, by the inbox's answer) or while they run again (an undo). Were they put behind it they would never run: the
+// whole chain comes again, the same one fails, the same ones are put behind it.
+type fronts map[domain]int64
+
+func (f *fronts) add(e *entry) {
+	if e.r.Domain() == "" {
+		return
 	}
-	if e.r.Domain() != "" {
-		g.held[e.domain()] = struct{}{}
+	if *f == nil {
+		*f = fronts{}
+	}
+	d := e.domain()
+	if at, ok := (*f)[d]; !ok || e.r.Offset < at {
+		(*f)[d] = e.r.Offset
 	}
 }
 
-func (g *group) behindHeld(e *entry) bool   { return behind(g.held, e) }
-func (g *group) behindFailed(e *entry) bool { return behind(g.failed, e) }
-
-func behind(set map[domain]struct{}, e *entry) bool {
-	if len(set) == 0 || e.r.Domain() == "" {
+// before says whether a record of e's domain that stands still comes before e.
+func (f fronts) before(e *entry) bool {
+	if len(f) == 0 || e.r.Domain() == "" {
 		return false
 	}
-	_, ok := set[e.domain()]
-	return ok
+	at, ok := f[e.domain()]
+	return ok && at < e.r.Offset
 }
 
 // fail gives e its verdict, which stands whatever becomes of the transaction.
 func (g *group) fail(e *entry, err error) {
 	e.mode, e.err = failing, err
-	if e.r.Domain() == "" {
-		return
-	}
-	if g.failed == nil {
-		g.failed = make(map[domain]struct{})
-	}
-	g.failed[e.domain()] = struct{}{}
+	g.failed.add(e)
 }
 
 // failAll gives one verdict to all that have none.

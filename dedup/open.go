@@ -168,8 +168,6 @@ func (g *group) takeOver(ctx context.Context) error {
 
 // sort makes the verdicts that the answers are, and the list of those that run.
 func (g *group) sort() bool {
-	// What take held comes after all that it took. Only what is held from here on has others behind it in this group.
-	g.held = nil
 	var counts [len(answerNames)]int
 	for _, e := range g.entries {
 		if e.answer < unseen {

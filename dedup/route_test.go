@@ -3,7 +3,9 @@ package dedup
 import (
 	"context"
 	"errors"
+	"maps"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -84,6 +86,31 @@ func TestRun(t *testing.T) {
 		requireOutcomes(t, record.Effected, rs[0], rs[1], rs[3])
 		requireOutcomes(t, record.Duplicate, rs[2])
 		b.requireLedger(3)
+	})
+
+	t.Run("WhatComesBeforeAFailureOfItsKeyIsEffected", func(t *testing.T) {
+		t.Parallel()
+		for _, name := range slices.Sorted(maps.Keys(failures)) {
+			b, o := newBench(t, setup{}), newOwner()
+			rs := []*record.Record{rec(o, 0, "a"), rec(o, 1, "a"), rec(o, 2, "a"), rec(o, 3, "a"), rec(o, 4, "b")}
+			b.run(rs, unless(2, failures[name]))
+			requireOutcomes(t, record.Effected, rs[0], rs[1], rs[4])
+			require.Error(t, rs[2].Err, name)
+			requireErr(t, record.ErrNotRun, rs[3])
+			b.requireLedger(3)
+		}
+	})
+
+	t.Run("WhatComesBeforeAConflictOfItsKeyIsEffected", func(t *testing.T) {
+		t.Parallel()
+		b, o := newBench(t, setup{}), newOwner()
+		b.run([]*record.Record{recAs(o, 0, "a", "same", "v")}, effect)
+		rs := []*record.Record{rec(o, 1, "a"), recAs(o, 2, "a", "same", "other"), rec(o, 3, "a")}
+		b.run(rs, effect)
+		requireOutcomes(t, record.Effected, rs[0])
+		requireErr(t, ErrConflict, rs[1])
+		requireErr(t, record.ErrNotRun, rs[2])
+		b.requireLedger(2)
 	})
 
 	t.Run("SameIdTwiceAndTheFirstFailsTheSecondRuns", func(t *testing.T) {
