@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// errUnbalanced is the end of a run whose ledger does not hold.
+var errUnbalanced = errors.New("the ledger does not balance")
+
+// demo is one run.
+type demo struct {
+	settings settings
+	world    *world
+	admin    *kadm.Client
+	tally    *tally
+	progress *progress
+	log      *slog.Logger
+	metrics  string       // where they are served
+	behind   atomic.Int64 // the last known backlog, for the live line
+}
+
+// run does what the settings ask for and prints the report to out; everything else goes to live.
+func run(ctx context.Context, s settings, out, live io.Writer) error {
+	if s.json {
+		live = io.Discard
+	}
+	d, err := start(ctx, s, live)
+	if err != nil {
+		return err
+	}
+	defer d.world.close()
+	defer d.admin.Close()
+	if s.produce {
+		return d.produce(ctx, func(int) {})
+	}
+	began := time.Now()
+	if !s.audit {
+		if err := d.live(ctx, live); err != nil {
+			return err
+		}
+	}
+	took := time.Since(began)
+	return d.conclude(ctx, took, out)
+}
+
+func start(ctx context.Context, s settings, live io.Writer) (*demo, error) {
+	d := &demo{settings: s, tally: newTally(), log: logger(s)}
+	d.progress = newProgress(live, d.tally, d.behind.Load)
+	var err error
+	if d.world, err = open(ctx, s, d.log); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(d.world.topics(ctx, s), prepare(ctx, d.world.db, s.topic)); err != nil {
+		d.world.close()
+		return nil, err
+	}
+	cl, err := kgo.NewClient(d.world.client.Options()...)
+	if err != nil {
+		d.world.close()
+		return nil, err
+	}
+	d.admin = kadm.NewClient(cl)
+	return d, nil
+}
+
+func logger(s settings) *slog.Logger {
+	if !s.verbose {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.Default()
+}
+
+// live consumes until the group has drained the topic, with everything that goes wrong meanwhile.
+func (d *demo) live(ctx context.Context, out io.Writer) error {
+	drawing, drawn := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { d.progress.run(drawing) })
+	defer wg.Wait()
+	defer drawn()
+
+	hooks, assigned := signalled(d.tally.hooks("first"))
+	m, err := d.world.join(ctx, d.settings, hooks, d.log)
+	if err != nil {
+		return err
+	}
+	stopServing, err := d.serve(m, out)
+	if err != nil {
+		return errors.Join(err, m.leave())
+	}
+	defer stopServing()
+	working, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	wg.Go(func() { m.watch(stop) })
+	if err := d.work(working, assigned); err != nil {
+		if left := m.leave(); !errors.Is(err, left) { // else it is why the work ended
+			err = errors.Join(err, left)
+		}
+		return err
+	}
+	if d.settings.stay {
+		d.invite(ctx)
+	}
+	return m.leave()
+}
+
+// watch ends the work when the member ends by itself.
+func (m *member) watch(stop context.CancelCauseFunc) {
+	err := <-m.done
+	m.done <- err // for leave
+	if err != nil {
+		stop(fmt.Errorf("consumer: %w", err))
+	}
+}
+
+// work produces and breaks things unless others do, and waits until all is consumed. It begins when the member has its
+// partitions: a database that goes away before would only keep it from starting.
+func (d *demo) work(ctx context.Context, assigned <-chan struct{}) error {
+	if d.settings.consume {
+		return d.drain(ctx)
+	}
+	select {
+	case <-assigned:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	s := newScenario(ctx, d)
+	err := d.produce(ctx, s.reached)
+	if err := errors.Join(err, s.wait()); err != nil {
+		return err
+	}
+	return d.drain(ctx)
+}
+
+func (d *demo) produce(ctx context.Context, sent func(int)) error {
+	p, err := newProducer(d.world.client, d.settings.topic, d.settings.seed)
+	if err != nil {
+		return err
+	}
+	return p.run(ctx, d.settings.records, d.settings.pace, sent)
+}
+
+// drain waits until the broker says that the group has committed everything.
+func (d *demo) drain(ctx context.Context) error {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		n, err := backlog(ctx, d.admin, d.settings.group, d.settings.topic)
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+		d.behind.Store(n)
+		if n == 0 && ctx.Err() == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+}
+
+// conclude counts, prints, and says by its error whether all holds.
+func (d *demo) conclude(ctx context.Context, took time.Duration, out io.Writer) error {
+	f, err := d.facts(ctx)
+	if err != nil {
+		return fmt.Errorf("count: %w", err)
+	}
+	r := f.count()
+	r.Seed, r.Topic, r.Group = d.settings.seed, d.settings.topic, d.settings.group
+	r.took(took, d.tally.snapshot())
+	if err := r.print(out, d.settings.json); err != nil {
+		return err
+	}
+	if !r.Balanced {
+		return errUnbalanced
+	}
+	return nil
+}

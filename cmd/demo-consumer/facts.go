@@ -1,0 +1,140 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/headrace/headrace/dedup"
+	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/kafka"
+	"github.com/headrace/headrace/record"
+)
+
+// facts reads what is durable: both topics and all tables. Nothing may consume meanwhile.
+func (d *demo) facts(ctx context.Context) (*facts, error) {
+	f := &facts{
+		rows: map[uuid.UUID]row{}, letters: map[place][]dlq.Reason{},
+		postings: map[string]posting{}, balances: map[int]int64{},
+	}
+	for _, read := range []func(context.Context, *facts) error{
+		d.readInputs, d.readLetters, d.readInbox, d.readPostings, d.readBalances,
+	} {
+		if err := read(ctx, f); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+func (d *demo) readInputs(ctx context.Context, f *facts) error {
+	id, err := d.topicID(ctx)
+	if err != nil {
+		return err
+	}
+	var broken error
+	err = readAll(ctx, d.world.client, d.settings.topic, func(r *kgo.Record) {
+		in, err := inputOf(r, id)
+		if err != nil {
+			broken = err
+		}
+		f.inputs = append(f.inputs, in)
+	})
+	slices.SortFunc(f.inputs, func(a, b input) int {
+		return cmp.Or(cmp.Compare(a.place.partition, b.place.partition), cmp.Compare(a.place.offset, b.place.offset))
+	})
+	return cmp.Or(err, broken)
+}
+
+func (d *demo) topicID(ctx context.Context) (uuid.UUID, error) {
+	admin, err := kafka.NewAdmin(d.world.client)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	defer admin.Close()
+	ids, err := admin.TopicIDs(ctx, d.settings.topic)
+	return ids[d.settings.topic], err
+}
+
+// inputOf works a record's identity out once more, from its bytes.
+func inputOf(r *kgo.Record, topicID uuid.UUID) (input, error) {
+	in := input{place: place{r.Partition, r.Offset}}
+	if json.Unmarshal(r.Value, &in.order) != nil {
+		in.order.Kind = garbled
+	}
+	rec := &record.Record{Topic: r.Topic, TopicID: topicID, Partition: r.Partition, Offset: r.Offset, Value: r.Value}
+	if err := dedup.Identify(rec); err != nil {
+		return in, err
+	}
+	in.byPlace = rec.Identity.Key
+	for _, h := range r.Headers {
+		rec.Headers = append(rec.Headers, record.Header{Key: h.Key, Value: h.Value})
+	}
+	err := dedup.Identify(rec, dedup.Header(idHeader))
+	in.identity = rec.Identity
+	return in, err
+}
+
+func (d *demo) readLetters(ctx context.Context, f *facts) error {
+	return readAll(ctx, d.world.client, dlq.DefaultTopic(d.settings.topic), func(r *kgo.Record) {
+		headers := make([]record.Header, len(r.Headers))
+		for i, h := range r.Headers {
+			headers[i] = record.Header{Key: h.Key, Value: h.Value}
+		}
+		if e, _, ok := dlq.Decode(headers); ok && e.Group == d.settings.group && e.Origin.Topic == d.settings.topic {
+			at := place{e.Origin.Partition, e.Origin.Offset}
+			f.letters[at] = append(f.letters[at], e.Reason)
+		}
+	})
+}
+
+func (d *demo) readInbox(ctx context.Context, f *facts) error {
+	const query = `select message_id, state, value_hash, coordinates from headrace.inbox
+		where consumer_id = (select id from headrace.consumers where consumer_group = $1 and route = $2)`
+	var id uuid.UUID
+	var state int
+	var r row
+	return d.each(ctx, query, []any{d.settings.group, route}, []any{&id, &state, &r.hash, &r.coordinates}, func() error {
+		states := [...]record.Outcome{record.Effected, record.Skipped, record.Dead}
+		if state < 0 || state >= len(states) {
+			return fmt.Errorf("inbox row %s has state %d", id, state)
+		}
+		f.rows[id] = row{outcome: states[state], hash: r.hash, coordinates: r.coordinates}
+		return nil
+	})
+}
+
+func (d *demo) readPostings(ctx context.Context, f *facts) error {
+	const query = `select order_id, count(*), min(seq), min(account), sum(amount)::bigint from postings where topic = $1 group by order_id`
+	var id string
+	var p posting
+	return d.each(ctx, query, []any{d.settings.topic}, []any{&id, &p.times, &p.seq, &p.account, &p.amount}, func() error {
+		f.postings[id] = p
+		return nil
+	})
+}
+
+func (d *demo) readBalances(ctx context.Context, f *facts) error {
+	const query = `select id, balance from accounts where topic = $1`
+	var account int
+	var balance int64
+	return d.each(ctx, query, []any{d.settings.topic}, []any{&account, &balance}, func() error {
+		f.balances[account] = balance
+		return nil
+	})
+}
+
+func (d *demo) each(ctx context.Context, query string, args, into []any, f func() error) error {
+	rows, err := d.world.db.Query(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	_, err = pgx.ForEachRow(rows, into, f)
+	return err
+}

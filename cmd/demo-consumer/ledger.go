@@ -1,0 +1,206 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/record"
+)
+
+// place is where a record of the topic is.
+type place struct {
+	partition int32
+	offset    int64
+}
+
+// input is one record of the topic, as the ledger needs it.
+type input struct {
+	place    place
+	identity record.Identity
+	byPlace  uuid.UUID // the key under which the inbox knows it by its coordinates alone
+	order    order
+}
+
+// row is a row of the inbox.
+type row struct {
+	outcome     record.Outcome
+	hash        int64
+	coordinates int64
+}
+
+// posting is what the handler wrote for one order.
+type posting struct {
+	times   int
+	seq     int64
+	account int
+	amount  int64
+}
+
+// facts are what is durable, and all that the ledger knows.
+type facts struct {
+	inputs   []input // in order of partition and offset
+	rows     map[uuid.UUID]row
+	letters  map[place][]dlq.Reason
+	postings map[string]posting
+	balances map[int]int64
+}
+
+// count makes the report of the facts.
+func (f *facts) count() *report {
+	l := &ledger{
+		facts: f, report: &report{Records: len(f.inputs), DeadByReason: map[string]int{}, Problems: []string{}},
+		first: map[uuid.UUID]input{}, balances: map[int]int64{}, seq: map[int]int64{}, kinds: map[string]int{},
+	}
+	for _, in := range f.inputs {
+		l.enter(in)
+	}
+	l.close()
+	return l.report
+}
+
+// ledger is the count in progress.
+type ledger struct {
+	*facts
+	report   *report
+	first    map[uuid.UUID]input // of each identity, the first record
+	balances map[int]int64       // what the effected orders add up to
+	seq      map[int]int64       // of each account, the last posting
+	effected int                 // distinct orders
+	kinds    map[string]int      // problems by kind
+}
+
+// enter adds one record: what became of it, and whether that is what its bytes say must become of it.
+func (l *ledger) enter(in input) {
+	got, found := l.outcome(in)
+	want := l.expected(in)
+	if !found {
+		l.problem("lost", "record %v (order %s) has no outcome", in.place, in.identity.ID)
+		return
+	}
+	l.add(got)
+	if got != want.outcome {
+		l.problem("unexpected", "record %v (order %s, %s) is %s and should be %s", in.place, in.identity.ID, in.order.Kind, got, want.outcome)
+	}
+	l.checkLetters(in, got, want)
+	if got == record.Effected {
+		l.post(in)
+	}
+}
+
+// outcome reads what became of a record: its own row, by its identity or its coordinates, or the row of another with
+// the same identity and the same bytes.
+func (l *ledger) outcome(in input) (record.Outcome, bool) {
+	known, ok := l.rows[in.identity.Key]
+	if ok && known.coordinates == in.identity.Coordinates {
+		return known.outcome, true
+	}
+	if own, has := l.rows[in.byPlace]; has {
+		return own.outcome, true
+	}
+	return record.Duplicate, ok && known.hash == in.identity.ValueHash
+}
+
+// expected is what must become of a record, from the topic alone: the first of its identity meets its kind's fate.
+func (l *ledger) expected(in input) fate {
+	first, again := l.first[in.identity.Key]
+	switch {
+	case !again:
+		l.first[in.identity.Key] = in
+		return fateOf(in.order.Kind)
+	case first.identity.ValueHash != in.identity.ValueHash:
+		return fate{record.Dead, dlq.IDConflict}
+	default:
+		return fate{outcome: record.Duplicate}
+	}
+}
+
+func (l *ledger) add(o record.Outcome) {
+	switch o {
+	case record.Effected:
+		l.report.Effected++
+	case record.Duplicate:
+		l.report.Duplicate++
+	case record.Skipped:
+		l.report.Skipped++
+	case record.Dead:
+		l.report.Dead++
+	case record.Parked:
+		l.report.Parked++
+	case record.Unsettled, record.Foreign, record.Acked:
+		l.problem("outcome", "%s is no outcome of the ledger", o)
+	}
+}
+
+// checkLetters wants a dead letter for a dead record, for the reason that its bytes give, and none for any other.
+func (l *ledger) checkLetters(in input, got record.Outcome, want fate) {
+	letters := l.letters[in.place]
+	delete(l.letters, in.place)
+	l.report.DeadLetters += len(letters)
+	if got != record.Dead {
+		if len(letters) > 0 {
+			l.problem("false letter", "record %v is %s and has a dead letter, reason %s", in.place, got, letters[0])
+		}
+		return
+	}
+	if len(letters) == 0 {
+		l.problem("no letter", "record %v is dead and has no dead letter", in.place)
+		return
+	}
+	l.report.DeadByReason[string(letters[0])]++
+	if letters[0] != want.reason {
+		l.problem("reason", "record %v died of %s and should of %q", in.place, letters[0], want.reason)
+	}
+}
+
+// post checks an effected order's writes: one posting, of its amount, after the one before it on its account.
+func (l *ledger) post(in input) {
+	p := l.postings[in.order.ID]
+	l.effected++
+	l.balances[in.order.Account] += in.order.Amount
+	if p.times != 1 || p.account != in.order.Account || p.amount != in.order.Amount {
+		l.problem("posting", "order %s was posted %d times, %d to account %d; should be once, %d to %d",
+			in.order.ID, p.times, p.amount, p.account, in.order.Amount, in.order.Account)
+	}
+	if p.seq <= l.seq[in.order.Account] {
+		l.problem("order", "order %s was posted to account %d before one that was produced earlier", in.order.ID, in.order.Account)
+	}
+	l.seq[in.order.Account] = p.seq
+}
+
+// close checks what no single record shows.
+func (l *ledger) close() {
+	for at, reasons := range l.letters {
+		l.report.DeadLetters += len(reasons)
+		l.problem("stray letter", "a dead letter of %v, where no record is", at)
+	}
+	if len(l.postings) != l.effected {
+		l.problem("postings", "%d orders were posted and %d are effected", len(l.postings), l.effected)
+	}
+	for account := range accounts {
+		if got, want := l.facts.balances[account], l.balances[account]; got != want {
+			l.problem("balance", "account %d has %d and its effected orders add up to %d", account, got, want)
+		}
+	}
+	if sum := l.report.sum(); sum != l.report.Records {
+		l.problem("sum", "the outcomes add up to %d of %d records", sum, l.report.Records)
+	}
+	for kind, n := range l.kinds {
+		if n > fewOfAKind {
+			l.report.problem("… and %d more of kind %q", n-fewOfAKind, kind)
+		}
+	}
+	l.report.Balanced = len(l.kinds) == 0
+}
+
+// fewOfAKind is how many problems of a kind are written out.
+const fewOfAKind = 3
+
+func (l *ledger) problem(kind, format string, args ...any) {
+	if l.kinds[kind]++; l.kinds[kind] <= fewOfAKind {
+		l.report.problem("%s", fmt.Sprintf(format, args...))
+	}
+}
+
+func (p place) String() string { return fmt.Sprintf("%d/%d", p.partition, p.offset) }

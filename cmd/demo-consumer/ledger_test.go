@@ -1,0 +1,137 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/record"
+)
+
+// book builds facts record by record, each with the outcome that it should have.
+type book struct {
+	f      *facts
+	offset int64
+}
+
+func newBook() *book {
+	return &book{f: &facts{
+		rows: map[uuid.UUID]row{}, letters: map[place][]dlq.Reason{},
+		postings: map[string]posting{}, balances: map[int]int64{},
+	}}
+}
+
+func (b *book) input(id string, k kind, hash int64) input {
+	b.offset++
+	in := input{
+		place:   place{0, b.offset},
+		byPlace: uuid.NewSHA1(uuid.NameSpaceOID, []byte{byte(b.offset)}),
+		order:   order{ID: id, Account: 7, Amount: 10, Kind: k},
+		identity: record.Identity{
+			ID: id, Key: uuid.NewSHA1(uuid.NameSpaceURL, []byte(id)), ValueHash: hash, Coordinates: b.offset,
+		},
+	}
+	b.f.inputs = append(b.f.inputs, in)
+	return in
+}
+
+// settle writes the row of a record that is the first of its identity.
+func (b *book) settle(in input, o record.Outcome) {
+	b.f.rows[in.identity.Key] = row{outcome: o, hash: in.identity.ValueHash, coordinates: in.identity.Coordinates}
+}
+
+func (b *book) effect(id string) input {
+	in := b.input(id, sound, 1)
+	b.settle(in, record.Effected)
+	b.f.postings[id] = posting{times: 1, seq: b.offset, account: 7, amount: 10}
+	b.f.balances[7] += 10
+	return in
+}
+
+func (b *book) bury(id string, k kind, reason dlq.Reason) input {
+	in := b.input(id, k, 1)
+	b.settle(in, record.Dead)
+	b.f.letters[in.place] = []dlq.Reason{reason}
+	return in
+}
+
+// sample has a record of every fate.
+func sample() *book {
+	b := newBook()
+	b.effect("a")
+	b.input("a", sound, 1) // a duplicate
+	conflict := b.input("a", sound, 2)
+	b.f.rows[conflict.byPlace] = row{outcome: record.Dead, hash: 2, coordinates: conflict.identity.Coordinates}
+	b.f.letters[conflict.place] = []dlq.Reason{dlq.IDConflict}
+	b.bury("c", cursed, dlq.Panic)
+	b.bury("d", stubborn, dlq.Exhausted)
+	b.settle(b.input("e", cancelled, 1), record.Skipped)
+	b.effect("f")
+	return b
+}
+
+func TestLedger(t *testing.T) {
+	t.Parallel()
+
+	t.Run("BalancesWhereEveryRecordMetItsFate", func(t *testing.T) {
+		t.Parallel()
+		r := sample().f.count()
+		require.Empty(t, r.Problems)
+		require.True(t, r.Balanced)
+		require.Equal(t, 7, r.Records)
+		require.Equal(t, []int{2, 1, 1, 3, 0}, []int{r.Effected, r.Duplicate, r.Skipped, r.Dead, r.Parked})
+		require.Equal(t, map[string]int{"id_conflict": 1, "panic": 1, "exhausted": 1}, r.DeadByReason)
+	})
+
+	for name, tc := range map[string]struct {
+		spoil func(*book)
+		want  string
+	}{
+		"SeesALostRecord": {
+			func(b *book) { b.input("lost", sound, 1) }, "record 0/8 (order lost) has no outcome",
+		},
+		"SeesAnEffectThatHappenedTwice": {
+			func(b *book) { b.f.postings["a"] = posting{times: 2, seq: 1, account: 7, amount: 10} }, "order a was posted 2 times",
+		},
+		"SeesAnInboxRowWithoutItsEffect": {
+			func(b *book) { delete(b.f.postings, "f") }, "order f was posted 0 times",
+		},
+		"SeesAnEffectWithoutARecord": {
+			func(b *book) { b.f.postings["x"] = posting{times: 1} }, "3 orders were posted and 2 are effected",
+		},
+		"SeesAWrongBalance": {
+			func(b *book) { b.f.balances[7]++ }, "account 7 has 21 and its effected orders add up to 20",
+		},
+		"SeesAHealthyOrderThatDied": {
+			func(b *book) { b.bury("healthy", sound, dlq.Exhausted) }, "is dead and should be effected",
+		},
+		"SeesADeadRecordWithoutALetter": {
+			func(b *book) { delete(b.f.letters, place{0, 4}) }, "record 0/4 is dead and has no dead letter",
+		},
+		"SeesALetterOfALivingRecord": {
+			func(b *book) { b.f.letters[place{0, 1}] = []dlq.Reason{dlq.Exhausted} },
+			"record 0/1 is effected and has a dead letter, reason exhausted",
+		},
+		"SeesALetterOfNoRecord": {
+			func(b *book) { b.f.letters[place{3, 1}] = []dlq.Reason{dlq.Exhausted} }, "a dead letter of 3/1, where no record is",
+		},
+		"SeesAWrongReason": {
+			func(b *book) { b.f.letters[place{0, 4}] = []dlq.Reason{dlq.Permanent} }, "record 0/4 died of permanent",
+		},
+		"SeesPostingsOutOfOrder": {
+			func(b *book) { b.f.postings["f"] = posting{times: 1, seq: 0, account: 7, amount: 10} },
+			"order f was posted to account 7 before one that was produced earlier",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := sample()
+			tc.spoil(b)
+			r := b.f.count()
+			require.False(t, r.Balanced)
+			require.Contains(t, r.verdict(), tc.want)
+		})
+	}
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/headrace/headrace/record"
+)
+
+// progress is the live line: on a terminal one that rewrites itself, elsewhere a line a few seconds.
+type progress struct {
+	mu       sync.Mutex
+	out      io.Writer
+	terminal bool
+	tally    *tally
+	lag      func() int64
+	last     snapshot
+	lastAt   time.Time
+	width    int
+}
+
+func newProgress(out io.Writer, t *tally, lag func() int64) *progress {
+	return &progress{out: out, terminal: isTerminal(out), tally: t, lag: lag, lastAt: time.Now()}
+}
+
+func isTerminal(out io.Writer) bool {
+	f, ok := out.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// run draws until ctx ends.
+func (p *progress) run(ctx context.Context) {
+	every := 2 * time.Second
+	if p.terminal {
+		every = 200 * time.Millisecond
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			p.finish()
+			return
+		case <-tick.C:
+			p.draw()
+		}
+	}
+}
+
+// note says what happens, above the live line.
+func (p *progress) note(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+	fmt.Fprintf(p.out, "• "+format+"\n", args...)
+}
+
+func (p *progress) draw() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	line := p.line(time.Now())
+	if !p.terminal {
+		fmt.Fprintln(p.out, line)
+		return
+	}
+	p.clear()
+	fmt.Fprint(p.out, line)
+	p.width = len([]rune(line))
+}
+
+func (p *progress) line(now time.Time) string {
+	s := p.tally.snapshot()
+	rate := float64(s.total-p.last.total) / max(now.Sub(p.lastAt).Seconds(), 0.001)
+	p.last, p.lastAt = s, now
+	var b strings.Builder
+	fmt.Fprintf(&b, "%7d settled %6.0f/s  lag %6d ", s.total, rate, p.lag())
+	for _, o := range record.Outcomes {
+		if n := s.outcomes[o]; n > 0 {
+			fmt.Fprintf(&b, " %s %d", o, n)
+		}
+	}
+	if s.holding > 0 {
+		fmt.Fprintf(&b, "  holding %d", s.holding)
+	}
+	return b.String()
+}
+
+func (p *progress) clear() {
+	if p.terminal && p.width > 0 {
+		fmt.Fprint(p.out, "\r"+strings.Repeat(" ", p.width)+"\r")
+		p.width = 0
+	}
+}
+
+func (p *progress) finish() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+}

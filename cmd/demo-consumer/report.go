@@ -1,0 +1,93 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+)
+
+// report is what the demo found. Everything but rebalances, holds, seconds and rate is counted from Postgres and the
+// topics.
+type report struct {
+	Records      int            `json:"records"`
+	Effected     int            `json:"effected"`
+	Duplicate    int            `json:"duplicate"`
+	Skipped      int            `json:"skipped"`
+	Dead         int            `json:"dead"`
+	Parked       int            `json:"parked"`
+	Balanced     bool           `json:"balanced"`
+	DeadByReason map[string]int `json:"dead_by_reason"`
+	// DeadLetters counts the records of the dead letter topic: a crash may leave a second copy of one.
+	DeadLetters int `json:"dead_letters"`
+	// Problems says what does not hold, at most a few of a kind.
+	Problems   []string `json:"problems"`
+	Rebalances int      `json:"rebalances"`
+	Holds      int      `json:"holds"`
+	Seconds    float64  `json:"seconds"`
+	Rate       float64  `json:"rate"`
+	Seed       uint64   `json:"seed"`
+	Topic      string   `json:"topic"`
+	Group      string   `json:"group"`
+}
+
+// took fills what only the run itself knows.
+func (r *report) took(d time.Duration, s snapshot) {
+	r.Seconds = round(d.Seconds())
+	if d > 0 {
+		r.Rate = round(float64(r.Records) / d.Seconds())
+	}
+	r.Rebalances, r.Holds = s.moves, s.held
+}
+
+func round(f float64) float64 { return float64(int64(f*10+0.5)) / 10 }
+
+func (r *report) problem(format string, args ...any) {
+	r.Problems = append(r.Problems, fmt.Sprintf(format, args...))
+}
+
+func (r *report) print(out io.Writer, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(out).Encode(r)
+	}
+	return r.text(out)
+}
+
+func (r *report) text(out io.Writer) error {
+	_, err := fmt.Fprintf(out, `
+ledger of %s for %s, counted from Postgres and the topics
+  %8d effected
++ %8d duplicate
++ %8d skipped
++ %8d dead      %s
++ %8d parked
+= %8d of %d records
+%.1f s, %.0f records/s, %d rebalances, %d holds
+%s
+`, r.Topic, r.Group, r.Effected, r.Duplicate, r.Skipped, r.Dead, r.reasons(), r.Parked, r.sum(), r.Records,
+		r.Seconds, r.Rate, r.Rebalances, r.Holds, r.verdict())
+	return err
+}
+
+func (r *report) sum() int { return r.Effected + r.Duplicate + r.Skipped + r.Dead + r.Parked }
+
+func (r *report) reasons() string {
+	text := ""
+	for _, reason := range slices.Sorted(maps.Keys(r.DeadByReason)) {
+		text += fmt.Sprintf("%s %d  ", reason, r.DeadByReason[reason])
+	}
+	return text
+}
+
+func (r *report) verdict() string {
+	if r.Balanced {
+		return "balanced: every order had its effect exactly once, and only the faulty ones are dead"
+	}
+	text := "NOT BALANCED"
+	for _, p := range r.Problems {
+		text += "\n  " + p
+	}
+	return text
+}

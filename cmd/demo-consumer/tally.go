@@ -1,0 +1,88 @@
+package main
+
+import (
+	"sync"
+
+	"github.com/headrace/headrace/record"
+)
+
+// tally is what the live line shows. The report never looks at its outcomes: they are counted from the topics and the
+// tables, by somebody who was not there.
+type tally struct {
+	mu       sync.Mutex
+	outcomes map[record.Outcome]int
+	holding  int
+	held     int // holds that began, ever
+	owners   map[int32]string
+	last     [2]string // the last move of a partition: from whom, to whom
+	moves    int       // how often the direction of moves changed: rebalances that moved something
+}
+
+func newTally() *tally {
+	return &tally{outcomes: map[record.Outcome]int{}, owners: map[int32]string{}}
+}
+
+// hooks are those of one member of the group.
+func (t *tally) hooks(member string) *record.Hooks {
+	return &record.Hooks{
+		OnSettle: func(i record.SettleInfo) { t.settled(i.Outcome) },
+		OnHold:   func(i record.HoldInfo) { t.hold(i.Began) },
+		OnClaim: func(i record.ClaimInfo) {
+			if i.Event == "assigned" {
+				t.assigned(i.Partition, member)
+			}
+		},
+	}
+}
+
+func (t *tally) settled(o record.Outcome) {
+	t.mu.Lock()
+	t.outcomes[o]++
+	t.mu.Unlock()
+}
+
+func (t *tally) hold(began bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if began {
+		t.holding++
+		t.held++
+		return
+	}
+	t.holding--
+}
+
+// assigned counts a rebalance when a partition goes from one member to another in another direction than the last one
+// that did: all that move between the same two are one rebalance.
+func (t *tally) assigned(partition int32, to string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	from, known := t.owners[partition]
+	t.owners[partition] = to
+	move := [2]string{from, to}
+	if !known || from == to || move == t.last {
+		return
+	}
+	t.last = move
+	t.moves++
+}
+
+// snapshot is a tally at one moment.
+type snapshot struct {
+	outcomes map[record.Outcome]int
+	total    int
+	holding  int
+	held     int
+	moves    int
+}
+
+func (t *tally) snapshot() snapshot {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := snapshot{outcomes: map[record.Outcome]int{}, holding: t.holding, held: t.held, moves: t.moves}
+	for o, n := range t.outcomes {
+		s.outcomes[o] = n
+		s.total += n
+	}
+	return s
+}

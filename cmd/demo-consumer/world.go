@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/headrace/headrace/internal/embedded"
+	"github.com/headrace/headrace/kafka"
+)
+
+// world is what the demo runs in: a broker and a database, brought along or somebody else's.
+type world struct {
+	client   kafka.ClientConfig
+	dsn      string
+	db       *pgxpool.Pool
+	gate     *gate
+	database *embedded.Server // nil if it is somebody else's
+	broker   *kfake.Cluster   // nil if it is somebody else's
+}
+
+// open brings up what the settings do not name.
+func open(ctx context.Context, s settings, log *slog.Logger) (*world, error) {
+	w := &world{client: kafka.ClientConfig{Brokers: s.brokers, Logger: log}, dsn: s.dsn, gate: newGate()}
+	if err := errors.Join(w.openBroker(), w.openDatabase(ctx)); err != nil {
+		w.close()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *world) openBroker() error {
+	if len(w.client.Brokers) > 0 {
+		return nil
+	}
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		return fmt.Errorf("built-in broker: %w", err)
+	}
+	w.broker, w.client.Brokers = broker, broker.ListenAddrs()
+	return nil
+}
+
+func (w *world) openDatabase(ctx context.Context) error {
+	if w.dsn == "" {
+		server, err := embedded.Postgres(ctx, embedded.Config{})
+		if err != nil {
+			return err
+		}
+		w.database, w.dsn = server, server.DSN()
+	}
+	cfg, err := pgxpool.ParseConfig(w.dsn)
+	if err != nil {
+		return fmt.Errorf("-dsn: %w", err)
+	}
+	cfg.ConnConfig.DialFunc = w.gate.through(cfg.ConnConfig.DialFunc)
+	w.db, err = pgxpool.NewWithConfig(ctx, cfg)
+	return err
+}
+
+// topics makes the topic. The consumer makes its dead letter topic itself.
+func (w *world) topics(ctx context.Context, s settings) error {
+	admin, err := kafka.NewAdmin(w.client)
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	return admin.CreateTopic(ctx, kafka.TopicSpec{Name: s.topic, Partitions: s.partitions})
+}
+
+// away takes the database away and brings it back when the returned function is called: our own server is stopped as
+// an operator would, somebody else's is only cut off from this process.
+func (w *world) away(ctx context.Context) (back func() error, err error) {
+	if w.database == nil {
+		w.gate.shut()
+		return func() error { w.gate.open(); return nil }, nil
+	}
+	if err := w.database.Stop(); err != nil {
+		return nil, err
+	}
+	return func() error { return w.database.Start(ctx) }, nil
+}
+
+func (w *world) close() {
+	if w.db != nil {
+		w.db.Close()
+	}
+	if w.broker != nil {
+		w.broker.Close()
+	}
+	if w.database != nil {
+		_ = w.database.Close() // its directory goes with the process in any case
+	}
+}
