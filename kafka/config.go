@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -141,6 +142,12 @@ type Subscription struct {
 	//
 	// Defaults to MaxPollInterval, which is to say that nothing is reported before.
 	AttemptTimeout time.Duration
+	// Started is called once for each claim and subscription, before the first message is sent: first is the record at
+	// which the claim begins, and no record of it has been handed out yet. It may block; ctx ends after 5 s, and when
+	// the claim begins to end.
+	//
+	// Defaults to nil.
+	Started func(ctx context.Context, first *record.Record)
 }
 
 const (

@@ -13,6 +13,9 @@ import (
 // sendPatience is how often the running time of a batch that nobody takes is begun anew: it is not the handler's.
 const sendPatience = time.Second
 
+// startTimeout bounds Subscription.Started: what it remembers is worth a wait, not a claim.
+const startTimeout = 5 * time.Second
+
 // delivery hands the batches of one line to one subscription.
 type delivery struct {
 	source *Source
@@ -33,13 +36,31 @@ func (s *Source) deliver(o *owned, l *claim.Line, sub *subscription) {
 	for _, g := range sub.sub.Gates {
 		defer g.Watch(l.Wake)()
 	}
-	for {
+	for first := true; ; first = false {
 		b := l.Next(sub.done, d.shut)
 		if b == nil {
 			return
 		}
+		if first && sub.sub.Started != nil {
+			d.started(b.Records[0])
+		}
 		d.send(b)
 	}
+}
+
+// started tells the route of its first record, within startTimeout and the claim's life.
+func (d *delivery) started(first *record.Record) {
+	ctx, cancel := context.WithTimeout(d.ctx, startTimeout)
+	defer cancel()
+	go func() {
+		select {
+		case <-d.claim.Soft():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	d.sub.sub.Started(ctx, first)
+	first.Begin() // what was waited for is not the handler's time
 }
 
 func (d *delivery) shut() bool {
