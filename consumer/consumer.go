@@ -23,8 +23,8 @@ type Consumer struct {
 	metrics *metrics
 	hooks   *record.Hooks
 
-	started atomic.Bool
-	engine  atomic.Pointer[engine] // nil before Run has opened everything
+	ran    atomic.Bool
+	engine atomic.Pointer[engine] // nil before Run has opened everything
 }
 
 // New checks everything that cfg and the routes alone show, and proves the plan: that the attempts, back-offs and
@@ -73,7 +73,7 @@ func (c *Consumer) Plan() Plan { return c.plan }
 // committed (those records come again and are known), and when it had to give up: a record ran past MaxPollInterval or
 // the member was fenced. After that the process should end and be started again.
 func (c *Consumer) Run(ctx context.Context) error {
-	if !c.started.CompareAndSwap(false, true) {
+	if !c.ran.CompareAndSwap(false, true) {
 		return ErrStarted
 	}
 	for _, w := range warnings(c.cfg, c.specs) {
@@ -81,11 +81,16 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 	e, err := c.open(ctx)
 	if err != nil {
-		if ctx.Err() != nil {
-			return nil // asked to stop before it began
-		}
-		return err
+		return unlessStopped(ctx, err)
 	}
 	c.engine.Store(e)
 	return e.run(ctx)
+}
+
+// unlessStopped is err, or nil if ctx has ended: a consumer that is asked to stop while it starts has not failed.
+func unlessStopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }

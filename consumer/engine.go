@@ -34,7 +34,7 @@ func (c *Consumer) open(ctx context.Context) (_ *engine, err error) {
 	e := &engine{c: c, routes: make(map[string]*middleware.Route, len(c.specs))}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, e.close())
+			err = errors.Join(err, e.close(context.WithoutCancel(ctx)))
 		}
 	}()
 	found, err := c.prepare(ctx, e.openInbox)
@@ -85,7 +85,7 @@ func (e *engine) add(ctx context.Context, s spec, found topics, shared ...*middl
 		return err
 	}
 	e.routes[s.name] = rt
-	h := e.router.AddConsumerHandler(s.name, s.topic, e.source.Subscriber(e.c.subscription(s, rt)), s.handler())
+	h := e.router.AddConsumerHandler(s.name, s.topic, e.source.Subscriber(e.c.subscription(s, rt, inbox)), s.handler())
 	h.AddMiddleware(stack...)
 	h.AddMiddleware(s.options.Middlewares...)
 	return nil
@@ -112,17 +112,17 @@ func (e *engine) run(ctx context.Context) error {
 	case <-routed:
 	}
 	e.stopping.Store(true)
-	err := e.close()
+	err := e.close(context.WithoutCancel(ctx))
 	<-routed
 	return errors.Join(failed, err)
 }
 
 // close ends what is open, from the door inwards: the source takes nothing more and drains, then nobody is left who
 // needs the router, the inbox, or the writer of dead letters. It is bounded by the graces.
-func (e *engine) close() error {
+func (e *engine) close(ctx context.Context) error {
 	var errs []error
 	if e.source != nil {
-		errs = append(errs, e.source.Stop(context.Background()))
+		errs = append(errs, e.source.Stop(ctx))
 	}
 	if e.router != nil {
 		errs = append(errs, e.router.Close())
@@ -195,10 +195,22 @@ func (c *Consumer) stack(s spec, inbox *dedup.Route, letters *dlq.Writer, shared
 	}
 }
 
-func (c *Consumer) subscription(s spec, rt *middleware.Route) kafka.Subscription {
+func (c *Consumer) subscription(s spec, rt *middleware.Route, inbox *dedup.Route) kafka.Subscription {
 	return kafka.Subscription{
-		Name: s.name, Order: s.options.Order, MaxBatch: s.options.MaxBatch, Lanes: s.options.Lanes,
+		Started: c.started(s.name, inbox),
+		Name:    s.name, Order: s.options.Order, MaxBatch: s.options.MaxBatch, Lanes: s.options.Lanes,
 		Gates: []kafka.Gate{rt.Gates}, AttemptTimeout: s.options.AttemptTimeout,
+	}
+}
+
+// started counts how often a claim began at one offset: that is how a record is found that takes its process down. The
+// claim starts without the count if the database cannot be asked.
+func (c *Consumer) started(route string, inbox *dedup.Route) func(context.Context, *record.Record) {
+	return func(ctx context.Context, first *record.Record) {
+		if err := inbox.Claimed(ctx, first.TopicID, first.Partition, first.Offset); err != nil {
+			c.cfg.Logger.WarnContext(ctx, "start of a claim not counted", "route", route, "topic", first.Topic,
+				"partition", first.Partition, "offset", first.Offset, "error", err)
+		}
 	}
 }
 

@@ -65,7 +65,7 @@ func TestDecode(t *testing.T) {
 			require.NoError(t, decodeInto[[]byte](nil)(r))
 			require.Equal(t, value, eventOf[[]byte](r).Data)
 			require.NoError(t, decodeInto[json.RawMessage](nil)(r))
-			require.Equal(t, json.RawMessage(value), eventOf[json.RawMessage](r).Data)
+			require.Equal(t, value, []byte(eventOf[json.RawMessage](r).Data))
 		}
 	})
 

@@ -43,14 +43,14 @@ func run(ctx context.Context, s settings, out, live io.Writer) error {
 	if s.produce {
 		return d.produce(ctx, func(int) {})
 	}
-	began := time.Now()
-	if !s.audit {
-		if err := d.live(ctx, live); err != nil {
-			return err
-		}
+	if s.audit {
+		return d.conclude(ctx, 0, out)
 	}
-	took := time.Since(began)
-	return d.conclude(ctx, took, out)
+	began := time.Now()
+	if err := d.live(ctx, live); err != nil {
+		return err
+	}
+	return d.conclude(ctx, time.Since(began), out)
 }
 
 func start(ctx context.Context, s settings, live io.Writer) (*demo, error) {

@@ -28,6 +28,7 @@ func (w *world) config(s settings, hooks *record.Hooks, log *slog.Logger) consum
 		DB:                     w.db,
 		Migrate:                true,
 		CreateDeadLetterTopics: true,
+		SessionTimeout:         s.session,
 		Hooks:                  hooks,
 		Registry:               prometheus.NewRegistry(),
 		Logger:                 log,

@@ -21,6 +21,7 @@ type settings struct {
 	listen     string
 	pace       time.Duration
 	outage     time.Duration
+	session    time.Duration
 	json       bool
 	stay       bool
 	verbose    bool
@@ -54,6 +55,7 @@ func parse(args []string, usage io.Writer) (settings, error) {
 	fs.StringVar(&s.listen, "listen", "127.0.0.1:0", "where /livez, /readyz and /metrics are served")
 	fs.DurationVar(&s.pace, "pace", 12*time.Second, "over what time the second half of the orders comes")
 	fs.DurationVar(&s.outage, "outage", 3*time.Second, "for how long the database is away, 0 for no outage")
+	fs.DurationVar(&s.session, "session", 10*time.Second, "after what silence of a member its partitions go to others: how long a restart waits after a kill")
 	fs.BoolVar(&s.json, "json", false, "print nothing but the report, as one JSON object")
 	fs.BoolVar(&s.stay, "stay", false, "keep broker, database and metrics up at the end, until interrupted")
 	fs.BoolVar(&s.verbose, "verbose", false, "log to standard error")
@@ -95,8 +97,8 @@ func (s settings) validate(rest int) error {
 		return fmt.Errorf("-records %d and -partitions %d must be at least 1", s.records, s.partitions)
 	case s.part() && (len(s.brokers) == 0 || s.dsn == ""):
 		return errors.New("-produce-only, -consume-only and -audit-only need -brokers and -dsn: what they share with other processes")
-	case s.pace < 0 || s.outage < 0:
-		return fmt.Errorf("-pace %s and -outage %s must not be negative", s.pace, s.outage)
+	case s.pace < 0 || s.outage < 0 || s.session <= 0:
+		return fmt.Errorf("-pace %s and -outage %s must not be negative, and -session %s must be positive", s.pace, s.outage, s.session)
 	}
 	return nil
 }
