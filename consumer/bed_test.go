@@ -25,7 +25,7 @@ import (
 )
 
 // patience is for what must happen, however busy the machine is.
-const patience = 10 * time.Second
+const patience = 60 * time.Second
 
 // bed is a broker with the topic "orders" and a database with the table "effects", of one test alone.
 type bed struct {
@@ -119,17 +119,25 @@ type running struct {
 	b    *bed
 	c    *Consumer
 	end  context.CancelFunc
-	done chan error
+	done chan struct{}
+	err  error // of Run; valid once done is closed
 }
 
+// start lets a consumer run until the test ends it, or ends itself.
 func (b *bed) start(cfg Config, routes ...AnyRoute) *running {
 	b.t.Helper()
 	c, err := New(cfg, routes...)
 	require.NoError(b.t, err)
 	ctx, end := context.WithCancel(b.t.Context())
-	r := &running{b: b, c: c, end: end, done: make(chan error, 1)}
-	go func() { r.done <- c.Run(ctx) }()
-	b.t.Cleanup(end)
+	r := &running{b: b, c: c, end: end, done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		r.err = c.Run(ctx)
+	}()
+	b.t.Cleanup(func() {
+		end()
+		_ = r.ended() // the test has looked at what it cares for
+	})
 	return r
 }
 
@@ -144,8 +152,8 @@ func (r *running) stop() {
 func (r *running) ended() error {
 	r.b.t.Helper()
 	select {
-	case err := <-r.done:
-		return err
+	case <-r.done:
+		return r.err
 	case <-time.After(patience):
 		require.FailNow(r.b.t, "Run does not return")
 		return nil

@@ -89,8 +89,10 @@ func (c *Consumer) Run(ctx context.Context) error {
 
 // unlessStopped is err, or nil if ctx has ended: a consumer that is asked to stop while it starts has not failed.
 func unlessStopped(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+	select {
+	case <-ctx.Done():
 		return nil
+	default:
+		return err
 	}
-	return err
 }

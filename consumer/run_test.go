@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
@@ -112,6 +113,26 @@ func TestRun_End(t *testing.T) {
 		require.NoError(t, r.ended())
 		require.Equal(t, []string{"ok-0"}, b.effects("slow"))
 		require.Zero(t, b.behind())
+	})
+
+	t.Run("GivesUpARecordThatNeverEnds", func(t *testing.T) {
+		t.Parallel()
+		b := newBed(t)
+		leave := make(chan struct{})
+		route := Route[item]{Name: "stuck", Topic: "orders", Apply: func(context.Context, pgx.Tx, Event[item]) error {
+			<-leave // and ignores its context
+			return nil
+		}}
+		route.Attempts, route.AttemptTimeout = 1, 2*time.Second
+		cfg := b.config()
+		cfg.DeadLetterTimeout, cfg.CommitReserve, cfg.MaxPollInterval = time.Second, 500*time.Millisecond, 4*time.Second
+		cfg.DrainGrace, cfg.HardGrace = 500*time.Millisecond, 60*time.Second // the inbox would take it away before
+		cfg.RebalanceTimeout = 2 * time.Minute
+		b.produce(items("ok", 1)...)
+		r := b.start(cfg, route)
+		b.eventually("liveness turns red", func() bool { code, _ := r.ask("/livez"); return code == http.StatusServiceUnavailable })
+		close(leave)
+		require.ErrorContains(t, r.ended(), "longer than MaxPollInterval 4s")
 	})
 
 	t.Run("GoesOnWhereThePreviousOneStopped", func(t *testing.T) {

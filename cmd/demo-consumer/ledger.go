@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -186,9 +188,9 @@ func (l *ledger) close() {
 	if sum := l.report.sum(); sum != l.report.Records {
 		l.problem("sum", "the outcomes add up to %d of %d records", sum, l.report.Records)
 	}
-	for kind, n := range l.kinds {
-		if n > fewOfAKind {
-			l.report.problem("… and %d more of kind %q", n-fewOfAKind, kind)
+	for _, kind := range slices.Sorted(maps.Keys(l.kinds)) {
+		if more := l.kinds[kind] - fewOfAKind; more > 0 {
+			l.report.problem("… and %d more of kind %q", more, kind)
 		}
 	}
 	l.report.Balanced = len(l.kinds) == 0
