@@ -8,6 +8,7 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"runtime/pprof"
 	"strings"
 	"time"
 
@@ -22,6 +23,8 @@ type settings struct {
 	records, keys   int
 	rounds, backlog int
 	lowLoad         int
+	profile         string
+	contenders      string
 }
 
 func main() {
@@ -40,10 +43,29 @@ func main() {
 	flag.IntVar(&s.rounds, "rounds", 3, "turns of each contender; the median counts")
 	flag.IntVar(&s.lowLoad, "low-load", 200, "records of a low-load run, ten a second")
 	flag.IntVar(&s.backlog, "backlog", 1_000_000, "records of the memory run")
+	flag.StringVar(&s.contenders, "contenders", "stock,headrace", "who runs in the throughput part")
+	flag.StringVar(&s.profile, "cpuprofile", "", "write a CPU profile to this file")
 	flag.Parse()
-	if err := run(ctx, s); err != nil {
+	if err := profiled(s.profile, func() error { return run(ctx, s) }); err != nil {
 		log.Fatal(err)
 	}
+}
+
+// profiled runs f under a CPU profile if file is given.
+func profiled(file string, f func() error) error {
+	if file == "" {
+		return f()
+	}
+	out, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	if err := pprof.StartCPUProfile(out); err != nil {
+		return err
+	}
+	err = f()
+	pprof.StopCPUProfile()
+	return errors.Join(err, out.Close())
 }
 
 func run(ctx context.Context, s settings) (err error) {
@@ -99,14 +121,29 @@ func throughput(ctx context.Context, e env, s settings) error {
 		if err != nil {
 			return err
 		}
-		rates, err := race(ctx, e, w, s.rounds, stock{}, headrace{})
+		rates, err := race(ctx, e, w, s.rounds, s.field()...)
 		if err != nil {
 			return err
+		}
+		if len(rates) < 2 {
+			continue // nobody to compare with
 		}
 		ours, theirs := median(rates[headrace{}.name()]), median(rates[stock{}.name()])
 		fmt.Printf("throughput, %d partitions: Headrace %.0f/s, stock %.0f/s: %.1fx\n", partitions, ours, theirs, ours/theirs)
 	}
 	return nil
+}
+
+func (s settings) field() (field []contender) {
+	for _, name := range strings.Split(s.contenders, ",") {
+		switch name {
+		case "stock":
+			field = append(field, stock{})
+		case "headrace":
+			field = append(field, headrace{})
+		}
+	}
+	return field
 }
 
 func lowLoad(ctx context.Context, e env, s settings) error {

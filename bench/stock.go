@@ -56,8 +56,10 @@ func stockRouter(e env, w workload, group string, handler message.NoPublishHandl
 	if err != nil {
 		return nil, err
 	}
-	retry := middleware.Retry{MaxRetries: 2, InitialInterval: 200 * time.Millisecond, Multiplier: 2, RandomizationFactor: 0.5,
-		ShouldRetry: func(p middleware.RetryParams) bool { return !errors.Is(p.Err, errPoison) }}
+	retry := middleware.Retry{
+		MaxRetries: 2, InitialInterval: 200 * time.Millisecond, Multiplier: 2, RandomizationFactor: 0.5,
+		ShouldRetry: func(p middleware.RetryParams) bool { return !errors.Is(p.Err, errPoison) },
+	}
 	router.AddMiddleware(poison, retry.Middleware, middleware.Recoverer)
 	router.AddConsumerHandler("post", w.topic, sub, handler)
 	return router, nil
