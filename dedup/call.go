@@ -74,17 +74,50 @@ type call struct {
 	done    chan struct{} // closed when every entry is decided
 
 	// guarded by the route's lock
-	open  int    // entries that are not decided
-	group *group // that has some of them in hand: one at a time, so that order by key survives a cut
-	over  error  // why nothing more of it may begin, nil while it may
+	open    int      // entries that are not decided
+	waiting int      // entries that are queued: while there are any, and it is not over, the call is in the route's queue
+	groups  []*group // that have some of them in hand: several, if the records are more than a group takes
+	over    error    // why nothing more of it may begin, nil while it may
 }
 
 func newCall(ctx context.Context, rs []*record.Record, apply Apply) *call {
-	c := &call{ctx: ctx, apply: apply, entries: make([]entry, len(rs)), done: make(chan struct{}), open: len(rs)}
+	c := &call{ctx: ctx, apply: apply, entries: make([]entry, len(rs)), done: make(chan struct{})}
+	c.open, c.waiting = len(rs), len(rs)
 	for i, r := range rs {
 		c.entries[i].r, c.entries[i].c = r, c
 	}
 	return c
+}
+
+// move keeps count. The route's lock is held.
+func (c *call) move(e *entry, to entryState) {
+	if e.state == queued {
+		c.waiting--
+	}
+	if to == queued {
+		c.waiting++
+	}
+	e.state = to
+}
+
+// alone reports whether one of c has a transaction of its own right now: something is wrong with it, or with another of
+// c, and nothing else of c runs beside it.
+func (c *call) alone() bool {
+	return len(c.groups) > 0 && c.groups[0].solo
+}
+
+// inHand is where groups have records of c in hand. Those behind them wait for that group's end, so that order survives
+// a cut and a failure. It is empty as a rule: a call that fits one group is not in line while that has it.
+func (c *call) inHand() (f fronts) {
+	if len(c.groups) == 0 {
+		return nil
+	}
+	for i := range c.entries {
+		if e := &c.entries[i]; e.state == taken {
+			f.add(e)
+		}
+	}
+	return f
 }
 
 // decide gives e its verdict. The route's lock is held.
@@ -92,7 +125,7 @@ func (c *call) decide(e *entry, err error) {
 	if e.state == decided {
 		return
 	}
-	e.state = decided
+	c.move(e, decided)
 	e.r.Err = err
 	if c.open--; c.open == 0 {
 		close(c.done)

@@ -30,15 +30,15 @@ func TestCommit(t *testing.T) {
 			b := newBench(t, setup{
 				dsn: proxy.DSN(), look: dsn, cfg: Config{MaxBatchTime: time.Minute}, route: RouteConfig{Writers: 1},
 			})
-			rs := recs(newOwner(), 100)
+			rs := recs(newOwner(), firstLimit) // one group
 			met := proxy.Once(pgtest.Commit, cut)
 			b.run(rs, effect)
 			await(t, met)
 			requireOutcomes(t, record.Effected, rs...)
-			b.requireLedger(100)
+			b.requireLedger(firstLimit)
 			require.Equal(t, 1, b.counted(b.groups, "unknown"))
 			if name == "ReplyIsLost" {
-				require.Equal(t, 100, b.counted(b.answers, "own"))
+				require.Equal(t, firstLimit, b.counted(b.answers, "own"))
 			}
 		})
 	}

@@ -24,12 +24,13 @@ type Config struct {
 	//
 	// Defaults to 2 × Writers + 4.
 	MaxConns int
-	// MaxBatch is the most records that share a transaction.
+	// MaxBatch is the most records that share a transaction. Where handlers are slow it has fewer: about as many as get
+	// through in MaxBatchTime.
 	//
 	// Defaults to 500.
 	MaxBatch int
-	// MaxBatchTime is after how long a transaction begins no further record: what is done is committed, the rest comes
-	// in the next one. It cuts between records only.
+	// MaxBatchTime is for how long the handlers of a transaction may run before it begins no further record: what is done
+	// is committed, the rest comes in the next one. It cuts between records only.
 	//
 	// Defaults to 200ms.
 	MaxBatchTime time.Duration

@@ -38,9 +38,13 @@
 //
 //   - A row without its effect, or an effect without its row, is never committed.
 //   - A record is settled only after COMMIT was answered, or after the inbox answered that it had been.
-//   - Records of one domain (a key, or a partition) run in order; those behind one that failed are not run.
+//   - Records of one domain (a key, or a partition) run in order, never in two groups at once; those behind one that
+//     failed are not run.
 //   - Conflicts between groups, lost connections, ended deliveries and lost replies charge nobody an attempt.
 //   - The transaction is the inbox's: a handler's COMMIT, ROLLBACK and the like are refused ([ErrHandlerTx]).
+//
+// How many records a group has follows from how fast the handlers are (pace.go). A message of more than that is shared
+// out: any writer takes of it what is not behind a record that another has in hand, and messages take turns.
 //
 // # Dead records
 //

@@ -22,20 +22,24 @@ type group struct {
 	w       *writer
 	calls   []*call
 	entries []*entry // in the order in which they run
+	limit   int      // how many there may be
+	solo    bool     // the only one must be alone
 
 	// ctx is of the waits before the first handler; interrupt ends them.
 	ctx       context.Context
 	interrupt context.CancelFunc
 
-	conn  *pgxpool.Conn
-	tx    pgx.Tx
-	began time.Time
-	todo  []*entry // those whose handlers run
-	idle  []*entry // fresh, but behind one that waits for another transaction: their rows are taken back
-	next  int      // the first of todo that has not run
-	done  []*entry // those that ran well, in order
-	mark  int      // the savepoint stands after this many of done
-	since int      // handlers that ran since the savepoint
+	conn   *pgxpool.Conn
+	tx     pgx.Tx
+	began  time.Time
+	ran    time.Time     // when the first handler began
+	worked time.Duration // how long they took, all of todo or those before the cut; 0: it ended otherwise
+	todo   []*entry      // those whose handlers run
+	idle   []*entry      // fresh, but behind one that waits for another transaction: their rows are taken back
+	next   int           // the first of todo that has not run
+	done   []*entry      // those that ran well, in order
+	mark   int           // the savepoint stands after this many of done
+	since  int           // handlers that ran since the savepoint
 
 	unsaved bool // the savepoint was missing: a handler ended the transaction
 	slow    bool // COMMIT was not answered in time
@@ -48,7 +52,10 @@ type group struct {
 }
 
 func newGroup(rt *Route, w *writer) *group {
-	g := &group{rt: rt, w: w, calls: w.calls[:0], entries: w.entries[:0], todo: w.todo[:0], done: w.done[:0]}
+	g := &group{
+		rt: rt, w: w, limit: rt.pace.limit,
+		calls: w.calls[:0], entries: w.entries[:0], todo: w.todo[:0], done: w.done[:0],
+	}
 	g.ctx, g.interrupt = context.WithCancel(context.Background())
 	return g
 }
@@ -56,32 +63,36 @@ func newGroup(rt *Route, w *writer) *group {
 // take adds what c has in line and may run beside the rest. It reports false when the group is full. The route's lock is
 // held.
 func (g *group) take(c *call) bool {
-	if c.ctx.Err() != nil { // its Run call is about to say so
+	if c.ctx.Err() != nil || c.alone() { // its Run call is about to say so; the end of that group looks again
 		return true
 	}
-	before := len(g.entries)
+	before, inHand := len(g.entries), c.inHand()
 	for i := range c.entries {
 		e := &c.entries[i]
-		if e.state != queued || g.behindHeld(e) {
+		if e.state != queued || inHand.before(e) || g.behindHeld(e) {
 			continue
 		}
 		if !e.suspect && g.rt.suspects.has(e.r) {
 			e.suspect, e.solo = true, true
 		}
-		if len(g.entries) >= g.rt.cfg.MaxBatch || e.solo && len(g.entries) > 0 {
+		if g.full() || e.solo && len(g.entries)+len(c.groups) > 0 {
 			break
 		}
 		g.add(e)
-		if e.solo {
-			break
-		}
 	}
 	if len(g.entries) > before {
-		c.group = g
+		c.groups = append(c.groups, g)
 		g.calls = append(g.calls, c)
 	}
-	return len(g.entries) < g.rt.cfg.MaxBatch && (len(g.entries) == 0 || !g.entries[0].solo)
+	return !g.full()
 }
+
+// took reports whether g, the newest group, has records of c.
+func (g *group) took(c *call) bool {
+	return len(c.groups) > 0 && c.groups[len(c.groups)-1] == g
+}
+
+func (g *group) full() bool { return len(g.entries) >= g.limit || g.solo }
 
 // add takes e, unless a group of this process (or this one: the same id may come twice in a message) has its id in
 // hand. Then e waits for that outcome, and so do those behind it.
@@ -91,7 +102,8 @@ func (g *group) add(e *entry) {
 		return
 	}
 	g.rt.flight[e.r.Identity.Key] = struct{}{}
-	e.state = taken
+	g.solo = e.solo
+	e.c.move(e, taken)
 	g.entries = append(g.entries, e)
 }
 
@@ -185,10 +197,12 @@ func (g *group) run() bool {
 		defer g.rt.suspects.unmark(e)
 	}
 	g.running.Store(true)
+	g.ran = time.Now()
 	switch g.work() {
 	case abandoned:
 		return false
 	case kept:
+		g.worked = time.Since(g.ran)
 		g.commit()
 	case ended, lost, brokeOff, escaped, collided:
 		g.tell("rolled_back")

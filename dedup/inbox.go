@@ -96,6 +96,7 @@ func (in *Inbox) Route(ctx context.Context, cfg RouteConfig) (*Route, error) {
 		return nil, fmt.Errorf("route %s: %w", cfg.Name, err)
 	}
 	rt := &Route{in: in, cfg: cfg, consumer: consumer, sql: newOpenSQL(cfg), flight: make(map[uuid.UUID]struct{})}
+	rt.pace = newPace(cfg.MaxBatch, in.cfg.MaxBatchTime)
 	rt.changed.L = &rt.mu
 	rt.graves.rt, rt.suspects.rt = rt, rt
 	in.mu.Lock()

@@ -32,6 +32,7 @@ type Route struct {
 	mu      sync.Mutex
 	changed sync.Cond // the queue may have something for a writer
 	queue   []*call
+	pace    pace
 	flight  map[uuid.UUID]struct{} // ids that a group of this process has in hand
 	closed  bool
 	stopped error // a handler ended a transaction: nothing more runs
@@ -58,7 +59,9 @@ const (
 //   - the cause of ctx, when that ended.
 //
 // ctx is the delivery's: when it ends, what is not committed is rolled back. When the records' Soft closes, nothing more
-// of rs begins, and every wait ends. Run may be called from any number of goroutines: their records share transactions.
+// of rs begins, and every wait ends. Run may be called from any number of goroutines: their records share transactions,
+// and apply may be called from several at once, for records of which none must stay behind another.
+//
 // It never charges an attempt; it adds the time of the attempts to each record's Spent.
 func (rt *Route) Run(ctx context.Context, rs []*record.Record, apply Apply) {
 	if len(rs) == 0 {
@@ -105,9 +108,9 @@ func (rt *Route) end(c *call, why error, hard bool) {
 	c.over = why
 	c.decideQueued(why)
 	rt.queue = slices.DeleteFunc(rt.queue, func(x *call) bool { return x == c })
-	g := c.group
+	groups := slices.Clone(c.groups)
 	rt.mu.Unlock()
-	if g != nil {
+	for _, g := range groups {
 		g.withdraw(c, hard)
 	}
 }
@@ -125,8 +128,9 @@ func (rt *Route) take(w *writer) *group {
 	return nil
 }
 
-// form makes a group of what is queued, in order. A call stays in the queue when all of its records must wait for
-// another group: the end of that group looks again.
+// form makes a group of what is queued, in order. What of a call does not fit, or must wait for another group, stays in
+// line for any writer, behind the other calls: so a big message of slow records holds up a small one for one group at
+// most. When all must wait, the end of that group looks again.
 func (rt *Route) form(w *writer) *group {
 	g := newGroup(rt, w)
 	for _, c := range rt.queue {
@@ -137,7 +141,12 @@ func (rt *Route) form(w *writer) *group {
 	if len(g.entries) == 0 {
 		return nil
 	}
-	rt.queue = slices.DeleteFunc(rt.queue, func(c *call) bool { return c.group != nil })
+	rt.queue = slices.DeleteFunc(rt.queue, g.took)
+	for _, c := range g.calls {
+		if c.waiting > 0 {
+			rt.queue = append(rt.queue, c)
+		}
+	}
 	if len(rt.queue) > 0 {
 		rt.changed.Signal()
 	}
@@ -159,17 +168,13 @@ func (rt *Route) finish(g *group) {
 	for _, e := range g.entries {
 		delete(rt.flight, e.r.Identity.Key)
 		e.r.Spent += e.charge()
-		rt.release(e)
+		g.release(e)
+	}
+	if g.worked > 0 {
+		rt.pace.observe(len(g.entries), len(g.entries)-len(g.todo)+g.next, g.worked)
 	}
 	rt.leaveBehind(g)
-	for _, c := range slices.Backward(g.calls) {
-		c.group = nil
-		if c.over != nil {
-			c.decideQueued(c.over)
-		} else if c.open > 0 {
-			rt.queue = slices.Insert(rt.queue, 0, c)
-		}
-	}
+	rt.backInLine(g)
 	if rt.stopped != nil {
 		rt.drain(rt.stopped)
 	}
@@ -187,14 +192,30 @@ func (e *entry) charge() time.Duration {
 	return took
 }
 
-func (rt *Route) release(e *entry) {
+// release tells e's call. Whatever e's error is, also that the database is away: those of its domain that are in line
+// stay behind it.
+func (g *group) release(e *entry) {
 	switch {
 	case e.outcome != record.Unsettled:
 		e.c.decide(e, nil)
 	case e.err != nil:
+		g.failed.add(e)
 		e.c.decide(e, e.err)
 	default:
-		e.state, e.mode, e.answer = queued, waiting, Fresh
+		e.c.move(e, queued)
+		e.mode, e.answer = waiting, Fresh
+	}
+}
+
+// backInLine puts what g leaves in front of the queue, unless more of its call is in the queue: that has its place.
+func (rt *Route) backInLine(g *group) {
+	for _, c := range slices.Backward(g.calls) {
+		c.groups = slices.DeleteFunc(c.groups, func(x *group) bool { return x == g })
+		if c.over != nil {
+			c.decideQueued(c.over)
+		} else if c.waiting > 0 && !slices.Contains(rt.queue, c) {
+			rt.queue = slices.Insert(rt.queue, 0, c)
+		}
 	}
 }
 
@@ -213,7 +234,7 @@ func (rt *Route) leaveBehind(g *group) {
 			}
 		}
 	}
-	rt.queue = slices.DeleteFunc(rt.queue, func(c *call) bool { return c.open == 0 })
+	rt.queue = slices.DeleteFunc(rt.queue, func(c *call) bool { return c.waiting == 0 })
 }
 
 // drain ends everything that is in line. The lock is held.

@@ -37,7 +37,7 @@ func (g *group) work() verdict {
 			g.next++
 			g.fail(e, record.ErrNotRun)
 			continue
-		case g.next > 0 && time.Since(g.began) > g.rt.in.cfg.MaxBatchTime:
+		case g.next > 0 && time.Since(g.ran) > g.rt.in.cfg.MaxBatchTime:
 			return kept // cut: the rest comes in the next group
 		case g.since >= chunk && !g.advance():
 			return g.blame(nil)

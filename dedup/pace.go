@@ -1,0 +1,36 @@
+package dedup
+
+import "time"
+
+// pace is how many records a group of one route takes: about as many as get through in MaxBatchTime. A row is inserted
+// for each record that is taken, and taken back for each that did not run before the cut, so groups that are always full
+// would insert the rows of slow records many times over.
+//
+//	cut after n records             the limit falls to n less an eighth: the next group gets through
+//	full, and done in half the time it doubles, up to MaxBatch
+//	anything else                   says nothing
+//
+// It is not safe for concurrent use: the route's lock guards it.
+type pace struct {
+	limit int // at least 1
+	most  int // MaxBatch
+	time  time.Duration
+}
+
+// firstLimit is what a route begins with. One of fast handlers has full groups after three of them, and one of slow
+// handlers has taken back no more than this a writer when it knows better.
+const firstLimit = 4 * chunk
+
+func newPace(most int, d time.Duration) pace {
+	return pace{limit: max(1, min(firstLimit, most)), most: max(1, most), time: d}
+}
+
+// observe learns from a group of so many records, of which through were dealt with after its handlers had run for took.
+func (p *pace) observe(size, through int, took time.Duration) {
+	switch {
+	case through < size && took > p.time:
+		p.limit = min(p.limit, max(1, through-through/8))
+	case through == size && size >= p.limit && took < p.time/2:
+		p.limit = min(2*p.limit, p.most)
+	}
+}
