@@ -43,7 +43,7 @@ func eventOf[T any](r *record.Record) Event[T] {
 	e := Event[T]{
 		ID: r.Identity.ID, Key: r.Key, Headers: r.Headers,
 		Topic: r.Topic, Partition: r.Partition, Offset: r.Offset,
-		Timestamp: r.Timestamp, Attempt: r.Attempts + 1,
+		Timestamp: r.Timestamp, Attempt: r.Attempt(),
 	}
 	if data, ok := r.Event.(*T); ok {
 		e.Data = *data

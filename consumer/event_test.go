@@ -20,6 +20,7 @@ func TestEvent(t *testing.T) {
 		Identity: record.Identity{ID: "id-1"}, Attempts: 1,
 	}
 	require.NoError(t, decodeInto[placed](nil)(r))
+	r.Begin()
 	e := eventOf[placed](r)
 	require.Equal(t, Event[placed]{
 		Data: placed{Amount: 7}, ID: "id-1", Key: r.Key, Headers: r.Headers,

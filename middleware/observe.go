@@ -104,7 +104,7 @@ func (rt *Route) Attempt(ctx context.Context, r *record.Record) (_ context.Conte
 		return ctx, func(error) {}
 	}
 	ctx, span := rt.Tracer.Start(trace.ContextWithSpan(ctx, parent), "attempt "+rt.Name, trace.WithAttributes(
-		attribute.Int("headrace.attempt", r.Attempts+1),
+		attribute.Int("headrace.attempt", r.Attempt()),
 	))
 	return ctx, func(err error) {
 		if err != nil {

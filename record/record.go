@@ -17,8 +17,8 @@ type Header struct {
 //
 // Its data is what Kafka delivered, byte for byte, and is read-only for everybody: a handler gets copies or must not
 // write to them. The fields below it are written by the layer named there, on the goroutine that runs the record, and
-// are handed from layer to layer by a call's return; only Settle, Outcome, Begin, End and RunningSince may be called
-// from any goroutine.
+// are handed from layer to layer by a call's return; only its methods may be called from any
+// goroutine.
 type Record struct {
 	// Topic, Partition and Offset are where the record was read.
 	Topic     string
@@ -69,6 +69,7 @@ type Record struct {
 	domain  string
 	outcome atomic.Uint32
 	began   atomic.Int64 // nanoseconds since epoch, 0: not running
+	attempt atomic.Int32
 }
 
 // Identity is by what the inbox knows a record.
@@ -154,7 +155,14 @@ func (r *Record) Domain() string { return r.domain }
 // Begin starts the record's running time, which the watchdog looks at; End stops it. The owner begins it when it hands
 // the record out; the stack ends it at its door and begins it again around each attempt, so that waits in a writer's
 // queue, back-offs and holds do not count.
-func (r *Record) Begin() { r.began.Store(int64(time.Since(epoch))) }
+func (r *Record) Begin() {
+	r.attempt.Store(int32(r.Attempts) + 1)
+	r.began.Store(int64(time.Since(epoch)))
+}
+
+// Attempt is the number of the attempt that Begin started last, 1 for the first. It is what a handler may ask from any
+// goroutine: a handler that outlives its deadline still reads while the layers outside go on to count Attempts.
+func (r *Record) Attempt() int { return int(r.attempt.Load()) }
 
 // End stops what Begin started.
 func (r *Record) End() { r.began.Store(0) }
