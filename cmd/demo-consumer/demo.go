@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -46,11 +45,7 @@ func run(ctx context.Context, s settings, out, live io.Writer) error {
 	if s.audit {
 		return d.conclude(ctx, 0, out)
 	}
-	began := time.Now()
-	if err := d.live(ctx, live); err != nil {
-		return err
-	}
-	return d.conclude(ctx, time.Since(began), out)
+	return d.live(ctx, out, live)
 }
 
 func start(ctx context.Context, s settings, live io.Writer) (*demo, error) {
@@ -80,46 +75,60 @@ func logger(s settings) *slog.Logger {
 	return slog.Default()
 }
 
-// live consumes until the group has drained the topic, with everything that goes wrong meanwhile.
-func (d *demo) live(ctx context.Context, out io.Writer) error {
-	drawing, drawn := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	wg.Go(func() { d.progress.run(drawing) })
-	defer wg.Wait()
+// live consumes until the group has drained the topic, with everything that goes wrong meanwhile, and counts.
+func (d *demo) live(ctx context.Context, out, live io.Writer) error {
+	began := time.Now()
+	drawn := d.progress.start(ctx)
 	defer drawn()
-
 	hooks, assigned := signalled(d.tally.hooks("first"))
 	m, err := d.world.join(ctx, d.settings, hooks, d.log)
 	if err != nil {
 		return err
 	}
-	stopServing, err := d.serve(m, out)
+	stopServing, err := d.serve(m, live)
 	if err != nil {
 		return errors.Join(err, m.leave())
 	}
 	defer stopServing()
-	working, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	wg.Go(func() { m.watch(stop) })
-	if err := d.work(working, assigned); err != nil {
-		if left := m.leave(); !errors.Is(err, left) { // else it is why the work ended
-			err = errors.Join(err, left)
-		}
+	if err := d.guarded(ctx, m, assigned); err != nil {
 		return err
 	}
-	if d.settings.stay {
-		d.invite(ctx)
-	}
-	return m.leave()
+	drawn()
+	return d.finish(ctx, m, time.Since(began), out)
 }
 
-// watch ends the work when the member ends by itself.
-func (m *member) watch(stop context.CancelCauseFunc) {
-	err := <-m.done
-	m.done <- err // for leave
-	if err != nil {
-		stop(fmt.Errorf("consumer: %w", err))
+// guarded works for as long as the member lives.
+func (d *demo) guarded(ctx context.Context, m *member, assigned <-chan struct{}) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go func() {
+		select {
+		case <-m.done:
+			stop(fmt.Errorf("the consumer ended: %w", m.err))
+		case <-ctx.Done():
+		}
+	}()
+	err := d.work(ctx, assigned)
+	if err == nil {
+		return nil
 	}
+	if left := m.leave(); !errors.Is(err, left) { // else it is why the work ended
+		err = errors.Join(err, left)
+	}
+	return err
+}
+
+// finish counts once the member has left; where all is to stay up, before.
+func (d *demo) finish(ctx context.Context, m *member, took time.Duration, out io.Writer) error {
+	if d.settings.stay {
+		err := d.conclude(ctx, took, out)
+		d.invite(ctx)
+		return errors.Join(err, m.leave())
+	}
+	if err := m.leave(); err != nil {
+		return err
+	}
+	return d.conclude(ctx, took, out)
 }
 
 // work produces and breaks things unless others do, and waits until all is consumed. It begins when the member has its

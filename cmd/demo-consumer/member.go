@@ -18,7 +18,8 @@ const route = "post-order-to-account"
 type member struct {
 	consumer *consumer.Consumer
 	end      context.CancelFunc
-	done     chan error // the one result of Run
+	done     chan struct{} // closed when Run has returned
+	err      error         // what it returned; valid once done is closed
 }
 
 func (w *world) config(s settings, hooks *record.Hooks, log *slog.Logger) consumer.Config {
@@ -47,13 +48,17 @@ func (w *world) join(ctx context.Context, s settings, hooks *record.Hooks, log *
 		return nil, err
 	}
 	ctx, end := context.WithCancel(ctx)
-	m := &member{consumer: c, end: end, done: make(chan error, 1)}
-	go func() { m.done <- c.Run(ctx) }()
+	m := &member{consumer: c, end: end, done: make(chan struct{})}
+	go func() {
+		defer close(m.done)
+		m.err = c.Run(ctx)
+	}()
 	return m, nil
 }
 
 // leave stops a member and gives what its Run returned.
 func (m *member) leave() error {
 	m.end()
-	return <-m.done
+	<-m.done
+	return m.err
 }

@@ -37,6 +37,17 @@ func isTerminal(out io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
+// start draws until ctx ends or the returned function is called, which waits for the last stroke.
+func (p *progress) start(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { p.run(ctx) })
+	return sync.OnceFunc(func() {
+		cancel()
+		wg.Wait()
+	})
+}
+
 // run draws until ctx ends.
 func (p *progress) run(ctx context.Context) {
 	every := 2 * time.Second

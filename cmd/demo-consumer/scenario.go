@@ -91,9 +91,8 @@ func (s *scenario) join(ctx context.Context) error {
 	case <-assigned:
 		s.demo.progress.note("it has partitions")
 		return nil
-	case err := <-m.done:
-		m.done <- err
-		return errors.Join(errors.New("the second member ended before it had a partition"), err)
+	case <-m.done:
+		return errors.Join(errors.New("the second member ended before it had a partition"), m.err)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

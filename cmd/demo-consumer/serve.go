@@ -31,7 +31,7 @@ func (d *demo) serve(m *member, out io.Writer) (stop func(), err error) {
 
 // invite keeps everything up until the process is interrupted, and says where it is.
 func (d *demo) invite(ctx context.Context) {
-	d.progress.note("all is drained and stays up until you interrupt it (Ctrl-C); the ledger is counted then")
+	d.progress.note("everything stays up until you interrupt it (Ctrl-C)")
 	d.progress.note("brokers   %v, topic %s, group %s", d.world.client.Brokers, d.settings.topic, d.settings.group)
 	d.progress.note("database  psql '%s'", d.world.dsn)
 	d.progress.note("metrics   http://%s/metrics", d.metrics)
