@@ -1,0 +1,218 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/headrace/headrace/consumer"
+	"github.com/headrace/headrace/kafka"
+	"github.com/headrace/headrace/record"
+)
+
+// memberEnv turns the test binary into a member of a consumer group; its value is a setup.
+const memberEnv = "HEADRACE_E2E_MEMBER"
+
+// setup is what a member is made of, in this process or another.
+type setup struct {
+	Brokers    []string
+	Topic      string
+	Group      string
+	DSN        string
+	Routes     []string
+	Session    time.Duration
+	Eager      bool
+	DrainGrace time.Duration
+	Options    consumer.Options       `json:"-"`
+	Tune       func(*consumer.Config) `json:"-"`
+}
+
+// setup is of a member with the defaults, but quick to notice and to commit.
+func (w *world) setup() setup {
+	return setup{Brokers: w.brokers, Topic: w.topic, Group: w.group, DSN: w.dsn, Routes: w.routes}
+}
+
+func (s setup) config(pool *pgxpool.Pool, log *slog.Logger) consumer.Config {
+	cfg := consumer.Config{
+		Brokers: s.Brokers, Group: s.Group, DB: pool, CreateDeadLetterTopics: true,
+		SessionTimeout: s.Session, HeartbeatInterval: 300 * time.Millisecond, CommitInterval: 200 * time.Millisecond,
+		DrainGrace: s.DrainGrace, Logger: log,
+	}
+	if s.Eager {
+		cfg.Balancer = kafka.Eager
+	}
+	if s.Tune != nil {
+		s.Tune(&cfg)
+	}
+	return cfg
+}
+
+// scripted are the routes that do what the records say.
+func (s setup) scripted() []consumer.AnyRoute {
+	routes := make([]consumer.AnyRoute, len(s.Routes))
+	for i, name := range s.Routes {
+		routes[i] = s.route(name, func(ctx context.Context, tx pgx.Tx, e consumer.Event[order]) error {
+			return act(ctx, tx, name, e)
+		})
+	}
+	return routes
+}
+
+// route is one that does something of its own.
+func (s setup) route(name string, apply func(context.Context, pgx.Tx, consumer.Event[order]) error) consumer.Route[order] {
+	return consumer.Route[order]{Name: name, Topic: s.Topic, Apply: apply, Options: s.Options}
+}
+
+// member is a consumer in this process.
+type member struct {
+	t    *testing.T
+	c    *consumer.Consumer
+	stop context.CancelFunc
+	done chan error
+	gone chan struct{} // closed when everything of it is
+	logs *logs
+}
+
+// start runs a member with the scripted routes.
+func (w *world) start(s setup) *member {
+	w.t.Helper()
+	return w.run(s, nil, s.scripted()...)
+}
+
+// run runs a member with these hooks and routes. The test's end stops it if the test has not.
+func (w *world) run(s setup, hooks *record.Hooks, routes ...consumer.AnyRoute) *member {
+	w.t.Helper()
+	pool, err := pgxpool.New(w.t.Context(), s.DSN)
+	require.NoError(w.t, err)
+	m := &member{t: w.t, done: make(chan error, 1), gone: make(chan struct{}), logs: &logs{out: w.t.Output()}}
+	cfg := s.config(pool, slog.New(slog.NewTextHandler(m.logs, &slog.HandlerOptions{Level: slog.LevelInfo})))
+	cfg.Hooks = hooks
+	m.c, err = consumer.New(cfg, routes...)
+	require.NoError(w.t, err)
+	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	m.stop = stop
+	go func() {
+		defer close(m.gone)
+		defer pool.Close()
+		m.done <- m.c.Run(ctx)
+	}()
+	w.t.Cleanup(func() {
+		stop()
+		<-m.gone
+	})
+	return m
+}
+
+// end stops the member as a signal would and gives what Run returned.
+func (m *member) end() error {
+	m.t.Helper()
+	m.stop()
+	return m.ended()
+}
+
+// ended waits until Run has returned by itself.
+func (m *member) ended() error {
+	m.t.Helper()
+	select {
+	case err := <-m.done:
+		return err
+	case <-time.After(patience):
+		require.FailNow(m.t, "Run does not return")
+		return nil
+	}
+}
+
+// quit stops the member and requires that it ended well.
+func (m *member) quit() {
+	m.t.Helper()
+	require.NoError(m.t, m.end())
+}
+
+// process is a member in a process of its own. It ends with this one.
+type process struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	in  io.Closer
+}
+
+// spawn starts a member in a process.
+func (w *world) spawn(s setup) *process {
+	w.t.Helper()
+	text, err := json.Marshal(s)
+	require.NoError(w.t, err)
+	p := &process{t: w.t, cmd: exec.Command(os.Args[0])}
+	p.cmd.Env = append(os.Environ(), memberEnv+"="+string(text))
+	p.cmd.Stderr = w.t.Output()
+	p.in, err = p.cmd.StdinPipe()
+	require.NoError(w.t, err)
+	require.NoError(w.t, p.cmd.Start())
+	w.t.Cleanup(func() {
+		if p.cmd.ProcessState == nil {
+			_ = p.cmd.Process.Kill() // SIGKILL ends a stopped process too
+			_ = p.cmd.Wait()
+		}
+	})
+	return p
+}
+
+func (p *process) signal(s syscall.Signal) {
+	p.t.Helper()
+	require.NoError(p.t, p.cmd.Process.Signal(s))
+}
+
+// kill ends the process with SIGKILL, in whatever it is doing.
+func (p *process) kill() {
+	p.t.Helper()
+	p.signal(syscall.SIGKILL)
+	_ = p.cmd.Wait() // it says "killed"
+}
+
+// quit asks the process to stop and requires that it does so in order.
+func (p *process) quit() {
+	p.t.Helper()
+	p.signal(syscall.SIGTERM)
+	require.NoError(p.t, p.cmd.Wait())
+}
+
+// runMember is the main function of a member's process.
+func runMember(text string) int {
+	var s setup
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		panic(err)
+	}
+	go func() { // the parent's end, however it comes, is the end of the input
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(3)
+	}()
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer cancel()
+	if err := serve(ctx, s); err != nil {
+		slog.Error("member", "err", err)
+		return 1
+	}
+	return 0
+}
+
+func serve(ctx context.Context, s setup) error {
+	pool, err := pgxpool.New(ctx, s.DSN)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	c, err := consumer.New(s.config(pool, slog.New(slog.NewTextHandler(os.Stderr, nil))), s.scripted()...)
+	if err != nil {
+		return err
+	}
+	return c.Run(ctx)
+}

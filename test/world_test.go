@@ -1,0 +1,283 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/headrace/headrace/consumer"
+	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/internal/kafkatest"
+	"github.com/headrace/headrace/internal/pgtest"
+	"github.com/headrace/headrace/migrations"
+)
+
+// patience is for what must happen, however busy the machine is; it never decides a test that is right.
+const patience = 2 * time.Minute
+
+// order is what the records say, and what their handler is to do.
+type order struct {
+	Do string `json:"do,omitempty"`
+	N  int    `json:"n,omitempty"` // of do: how many attempts fail, how many milliseconds it takes
+}
+
+// world is a topic with its dead letter topic, a consumer group and a database, of one test alone.
+type world struct {
+	t           *testing.T
+	brokers     []string
+	topic       string
+	deadLetters string
+	group       string
+	routes      []string
+	pool        *pgxpool.Pool // the auditor's own way to the database
+	dsn         string        // the members' way to it
+	admin       *kadm.Client
+}
+
+// effectsTable is where handlers write. It forbids nothing: what is there twice must be seen, not prevented.
+func effectsTable(ctx context.Context, pool *pgxpool.Pool) error {
+	_, err := pool.Exec(ctx, `create table effects (seq bigint generated always as identity, route text, topic text,
+		part int, off bigint, id text, key text, attempt int)`)
+	return err
+}
+
+// newWorld makes a world of one route on these brokers.
+func newWorld(t *testing.T, brokers []string, partitions int, configs ...string) *world {
+	t.Helper()
+	return newWorldOn(t, brokers, pgtest.DSN(t, migrations.Up, effectsTable), partitions, configs...)
+}
+
+// newWorldOn makes a world on a database that is ready.
+func newWorldOn(t *testing.T, brokers []string, dsn string, partitions int, configs ...string) *world {
+	t.Helper()
+	w := &world{
+		t: t, brokers: brokers, topic: kafkatest.Topic(t, brokers, partitions, configs...), group: kafkatest.Name(t),
+		routes: []string{"post"}, dsn: dsn, pool: pgtest.Pool(t, dsn),
+	}
+	// An audit must not be answered out of the client's cache.
+	w.admin = kadm.NewClient(kafkatest.Client(t, brokers, kgo.MetadataMinAge(10*time.Millisecond)))
+	w.deadLetters = w.topic + ".dlq"
+	return w
+}
+
+// act is what every scripted route does with a record.
+func act(ctx context.Context, tx pgx.Tx, route string, e consumer.Event[order]) error {
+	if err := write(ctx, tx, route, e); err != nil {
+		return err
+	}
+	switch e.Data.Do {
+	case "skip":
+		return fault.Skip("cancelled")
+	case "fail":
+		return fmt.Errorf("no such account %d", e.Data.N)
+	case "flaky": // the first N attempts
+		if e.Attempt <= e.Data.N {
+			return fault.Transient(errors.New("not now"))
+		}
+	case "panic":
+		panic("boom")
+	case "exit": // as a library that gives up, or a lack of memory
+		os.Exit(17)
+	case "slow": // N milliseconds
+		_, err := tx.Exec(ctx, `select pg_sleep($1::int / 1000.0)`, e.Data.N)
+		return err
+	case "constraint":
+		_, err := tx.Exec(ctx, `insert into effects (off) values ('x'::text::bigint)`)
+		return err
+	}
+	return nil
+}
+
+// write is the effect.
+func write[T any](ctx context.Context, tx pgx.Tx, route string, e consumer.Event[T]) error {
+	_, err := tx.Exec(ctx, `insert into effects (route, topic, part, off, id, key, attempt) values ($1, $2, $3, $4, $5, $6, $7)`,
+		route, e.Topic, e.Partition, e.Offset, e.ID, string(e.Key), e.Attempt)
+	return err
+}
+
+// record makes a record of an order with an id of its own. An empty key is no key: such a record goes to partition 0.
+func (w *world) record(key string, o order) *kgo.Record {
+	value, err := json.Marshal(o)
+	require.NoError(w.t, err)
+	r := &kgo.Record{Topic: w.topic, Value: value, Headers: []kgo.RecordHeader{{Key: uuidHeader, Value: []byte(uuid.NewString())}}}
+	if key != "" {
+		r.Key = []byte(key)
+	}
+	return r
+}
+
+// orders are n records that do the same, of so many keys.
+func (w *world) orders(n, keys int, o order) []*kgo.Record {
+	rs := make([]*kgo.Record, n)
+	for i := range rs {
+		rs[i] = w.record("key-"+strconv.Itoa(i%keys), o)
+	}
+	return rs
+}
+
+func (w *world) produce(rs ...*kgo.Record) {
+	w.t.Helper()
+	kafkatest.Produce(w.t, w.brokers, rs...)
+}
+
+// read gives the records of a topic that its transactions committed, by partition and offset; none for one that does
+// not exist.
+func (w *world) read(topic string) []*kgo.Record {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	left := map[int32]int64{}
+	from := map[int32]kgo.Offset{}
+	ends := w.ends(topic)
+	if len(ends) == 0 {
+		return nil
+	}
+	starts, err := w.admin.ListStartOffsets(ctx, topic)
+	require.NoError(w.t, err)
+	for partition, end := range ends {
+		start, _ := starts.Lookup(topic, partition)
+		if start.Offset < end {
+			left[partition], from[partition] = end, kgo.NewOffset().At(start.Offset)
+		}
+	}
+	return w.readUntil(ctx, topic, from, left)
+}
+
+func (w *world) readUntil(ctx context.Context, topic string, from map[int32]kgo.Offset, left map[int32]int64) []*kgo.Record {
+	w.t.Helper()
+	if len(left) == 0 {
+		return nil
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(w.brokers...), kgo.KeepControlRecords(), // a marker may be the last
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	require.NoError(w.t, err)
+	defer client.Close()
+	byPartition := make(map[int32][]*kgo.Record, len(left))
+	for len(left) > 0 {
+		fetches := client.PollFetches(ctx)
+		require.NoError(w.t, ctx.Err(), "reading %s: %v are left", topic, left)
+		fetches.EachRecord(func(r *kgo.Record) {
+			if r.Offset >= left[r.Partition]-1 {
+				delete(left, r.Partition)
+			}
+			if !r.Attrs.IsControl() {
+				byPartition[r.Partition] = append(byPartition[r.Partition], r)
+			}
+		})
+	}
+	var rs []*kgo.Record
+	for p := range int32(len(from) + maxPartition(from)) {
+		rs = append(rs, byPartition[p]...)
+	}
+	return rs
+}
+
+func maxPartition(from map[int32]kgo.Offset) int {
+	most := 0
+	for p := range from {
+		most = max(most, int(p))
+	}
+	return most
+}
+
+// ends are the ends of a topic's partitions, without the unfinished transactions; none for a topic that does not exist.
+func (w *world) ends(topic string) map[int32]int64 {
+	w.t.Helper()
+	found := map[int32]int64{}
+	var ends kadm.ListedOffsets
+	w.eventually("the brokers agree whether there is a topic "+topic, func() (agree bool) {
+		if !w.exists(topic) {
+			return true
+		}
+		var err error
+		ends, err = w.admin.ListCommittedOffsets(w.t.Context(), topic)
+		return err == nil && ends.Error() == nil
+	})
+	ends.Each(func(o kadm.ListedOffset) { found[o.Partition] = o.Offset })
+	return found
+}
+
+func (w *world) exists(topic string) bool {
+	w.t.Helper()
+	topics, err := w.admin.ListTopics(w.t.Context(), topic)
+	require.NoError(w.t, err)
+	return !errors.Is(topics[topic].Err, kerr.UnknownTopicOrPartition)
+}
+
+// committed are the group's offsets.
+func (w *world) committed() map[int32]int64 {
+	w.t.Helper()
+	return kafkatest.Committed(w.t, w.brokers, w.group, w.topic)
+}
+
+func (w *world) topicID() uuid.UUID {
+	w.t.Helper()
+	topics, err := w.admin.ListTopics(w.t.Context(), w.topic)
+	require.NoError(w.t, err)
+	return uuid.UUID(topics[w.topic].ID)
+}
+
+// eventually asks until the answer is yes. ask runs on the test's goroutine.
+func (w *world) eventually(what string, ask func() bool) {
+	w.t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !ask() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			require.FailNow(w.t, "it did not come to this: "+what)
+		}
+	}
+}
+
+// drained waits until the group has committed every record that is in the topic now.
+func (w *world) drained() {
+	w.t.Helper()
+	next := map[int32]int64{}
+	for _, r := range w.read(w.topic) {
+		next[r.Partition] = r.Offset + 1
+	}
+	defer func() {
+		if w.t.Failed() {
+			w.t.Logf("%d effects; the last records end at %v, committed is %v", w.effected(), next, w.committed())
+		}
+	}()
+	w.eventually("everything is committed", func() bool {
+		committed := w.committed()
+		for partition, offset := range next {
+			if committed[partition] < offset {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// effected is how many effects there are.
+func (w *world) effected() (n int) {
+	w.t.Helper()
+	require.NoError(w.t, w.pool.QueryRow(w.t.Context(), `select count(*) from effects`).Scan(&n))
+	return n
+}
+
+// past waits until there are more effects than n.
+func (w *world) past(n int) {
+	w.t.Helper()
+	w.eventually(fmt.Sprintf("more than %d effects", n), func() bool { return w.effected() > n })
+}
