@@ -106,15 +106,18 @@ func (e *engine) run(ctx context.Context) error {
 	case <-e.router.Running():
 	case <-routed:
 	}
+	watch, enough := context.WithCancel(ctx)
+	defer enough()
 	select {
 	case <-ctx.Done():
 	case <-e.source.Done():
 	case <-routed:
+	case <-e.watchHandlers(watch):
 	}
 	e.stopping.Store(true)
 	err := e.close(context.WithoutCancel(ctx))
 	<-routed
-	return errors.Join(failed, err)
+	return errors.Join(failed, e.hung(), err)
 }
 
 // close ends what is open, from the door inwards: the source takes nothing more and drains, then nobody is left who

@@ -22,7 +22,7 @@ var (
 // a record that ran past MaxPollInterval is. Safe for concurrent use.
 func (c *Consumer) Live() error {
 	if e := c.engine.Load(); e != nil {
-		return e.source.Live()
+		return errors.Join(e.source.Live(), e.hung())
 	}
 	return nil
 }

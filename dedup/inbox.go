@@ -25,6 +25,8 @@ type Inbox struct {
 	stop context.CancelFunc // of the sweeps
 	ctx  context.Context
 
+	stuck stuckHandlers
+
 	mu     sync.Mutex
 	idle   sync.Cond // a goroutine ended
 	live   int       // goroutines that Close waits for

@@ -61,12 +61,13 @@ const buryAgainSQL = `update headrace.inbox set original = coalesce(original, co
 where consumer_id = $1::int and message_id = $2::text::uuid and state = 2`
 
 // claimedSQL counts, and keeps a mark that is left over: the records before it run again first and leave marks of their
-// own.
+// own. A mark ahead of the claim is the same suspicion, although the offset has moved: run one at a time, the records
+// before the killer took long enough for an offset to be committed.
 const claimedSQL = `insert into headrace.claim_starts as s (consumer_id, topic_id, part, off)
 values ($1::int, $2::text::uuid, $3::int, $4::bigint)
 on conflict (consumer_id, topic_id, part) do update set
-	starts = case when s.off = excluded.off then s.starts + 1 else 1 end,
-	killer = case when s.off = excluded.off then coalesce(s.marked, s.killer) end,
+	starts = case when s.off = excluded.off or coalesce(s.marked, s.killer) >= excluded.off then s.starts + 1 else 1 end,
+	killer = case when coalesce(s.marked, s.killer) >= excluded.off then coalesce(s.marked, s.killer) end,
 	killed = case when s.marked is null then s.killed else s.marked_by end,
 	killed_at = case when s.marked is null then s.killed_at else s.marked_at end,
 	marked = null, off = excluded.off

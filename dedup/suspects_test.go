@@ -49,6 +49,23 @@ func TestSuspects(t *testing.T) {
 		b.requireLedger(19)
 	})
 
+	// Run one at a time, the records before the killer take longer than CommitInterval: the next claim begins behind them.
+	t.Run("OffsetCommittedOnTheWayToTheKillerForgetsNothing", func(t *testing.T) {
+		t.Parallel()
+		dsn := pgtest.DSN(t, migrations.Up, schema)
+		for range 3 {
+			die(start(t, dsn), recs(newOwner(), 20))
+		}
+		b := newBench(t, setup{dsn: dsn, cfg: short})
+		require.NoError(t, b.rt.Claimed(t.Context(), topicID, 0, 5))
+		b.exec("update headrace.claim_starts set killed_at = now() - interval '1 hour'")
+		rs := recs(newOwner(), 20)
+		b.run(rs[7:8], effect)
+		requireErr(t, ErrCrashLoop, rs[7])
+		require.NoError(t, b.rt.Claimed(t.Context(), topicID, 0, 8))
+		require.False(t, b.rt.suspects.any.Load(), "the killer is behind us")
+	})
+
 	t.Run("OrdinaryFailureOfASuspectConvictsNobody", func(t *testing.T) {
 		t.Parallel()
 		dsn := pgtest.DSN(t, migrations.Up, schema)

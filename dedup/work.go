@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -226,7 +225,7 @@ func (g *group) call(a *attempt, e *entry) (err error) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = &fault.PanicError{Value: p, Stack: debug.Stack()}
+			err = fault.Recovered(p)
 		}
 	}()
 	return e.c.apply(ctx, &a.root, e.r)

@@ -80,7 +80,11 @@ func (w *writer) leave(regular bool) {
 // comeBack takes the writer's place again after its group was taken away: the handler has returned at last. It is false
 // when the inbox is closed, or the place was never given up.
 func (w *writer) comeBack() bool {
-	if !w.gone() || !w.rt.in.joined() {
+	if !w.gone() {
+		return false
+	}
+	w.rt.in.stuck.remove(w)
+	if !w.rt.in.joined() {
 		return false
 	}
 	w.mu.Lock()
@@ -227,6 +231,7 @@ func (w *writer) takeAway(why error) {
 	e.took = time.Since(since)
 	g.fail(e, why)
 	w.rt.in.attempted(w.rt, e, fault.ClassTransient.String())
+	w.rt.in.stuck.add(w, e.r, since)
 	w.rt.in.report(record.Report{
 		Kind: "stuck_record", Route: w.rt.cfg.Name, Topic: e.r.Topic, Partition: e.r.Partition, Offset: e.r.Offset,
 		Age: e.took, Err: errDeadline,
