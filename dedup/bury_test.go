@@ -54,6 +54,28 @@ func TestBury(t *testing.T) {
 		require.Equal(t, "it broke", query[string](b, "select error from headrace.inbox where state = 2"))
 	})
 
+	t.Run("RedeliveredDeadRecordsSayWhyTheyDied", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, setup{})
+		for offset, reason := range []string{"panic", "exhausted", "undecodable"} {
+			g := Grave{Reason: reason, Err: "what it died of: " + reason}
+			_, err := b.rt.Bury(context.Background(), rec(newOwner(), offset, ""), g)
+			require.NoError(t, err)
+		}
+		o := newOwner()
+		again := []*record.Record{rec(o, 0, ""), rec(o, 1, ""), rec(o, 2, ""), rec(o, 3, "")}
+		b.run(again, effect)
+		for i, reason := range []string{"panic", "exhausted", "undecodable"} {
+			var dead *DeadError
+			require.ErrorAs(t, again[i].Err, &dead)
+			require.Equal(t, DeadError{Reason: reason, Text: "what it died of: " + reason}, *dead)
+			requireErr(t, ErrDead, again[i])
+			require.Equal(t, fault.ClassPermanent, new(fault.Classifier).Classify(t.Context(), again[i].Err).Class)
+		}
+		requireOutcomes(t, record.Effected, again[3])
+		b.requireLedger(1)
+	})
+
 	t.Run("ProducersDuplicateOfADeadRecordIsADuplicate", func(t *testing.T) {
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()

@@ -30,6 +30,7 @@ type entry struct {
 	touched bool          // it executed SQL
 	raw     bool          // it had the connection itself in hand
 	cause   error         // what it came to, before any verb
+	verdict *DeadError    // what its row says, if the answer is DeadOwn
 
 	// outcome or err is its verdict; it is told when its group has ended.
 	outcome record.Outcome

@@ -8,14 +8,14 @@ import (
 // What stands on a record (Record.Err) when the inbox, and not the handler, decided. Match with errors.Is.
 var (
 	// ErrDead: the record is already dead at these very coordinates. Its dead letter is to be produced (again) and the
-	// record settled as dead; it is never run.
+	// record settled as dead; it is never run. errors.As finds a *DeadError with the verdict.
 	ErrDead = errors.New("record is already dead: its dead letter is to be produced again")
 	// ErrConflict: another record with the same identity and other bytes was dealt with before. It is a dead letter with
 	// reason id_conflict, never a duplicate.
 	ErrConflict = errors.New("identity was used before with another value")
 	// ErrCrashLoop: the record, alone in its transaction, lost its connection three times while the database went on
-	// answering. It is a dead letter with reason crash_loop.
-	ErrCrashLoop = errors.New("record loses its database connection each time it runs")
+	// answering, or its process died three times while it ran. It is a dead letter with reason crash_loop.
+	ErrCrashLoop = errors.New("record takes down its database connection, or its process, each time it runs")
 	// ErrRouteStopped: a handler ended the group's transaction by itself. Nothing more of the route runs in this process.
 	ErrRouteStopped = errors.New("route stopped: a handler ended the inbox's transaction")
 )
@@ -28,6 +28,22 @@ var (
 	// records, or change the session for them. errors.As finds a *TxError with the facts.
 	ErrHandlerTx = errors.New("not in the inbox's transaction")
 )
+
+// DeadError is the verdict that a dead row keeps: the process that reached it may have died before the dead letter was
+// confirmed, and nobody else knows why.
+type DeadError struct {
+	// Reason is the dead letter's, as Grave has it; "" for a row that somebody wrote by hand.
+	Reason string
+	// Text is the last error's.
+	Text string
+}
+
+func (e *DeadError) Error() string {
+	return fmt.Sprintf("already dead (%s): %s", e.Reason, e.Text)
+}
+
+// Is makes every DeadError an ErrDead.
+func (e *DeadError) Is(target error) bool { return target == ErrDead }
 
 // TxError says which statement was refused. It never holds the statement's text, only its leading words.
 type TxError struct {

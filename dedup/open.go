@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -147,10 +148,40 @@ func (g *group) sortColumns() {
 // ask learns what the inbox says about each record, when not all rows were new.
 func (g *group) ask(ctx context.Context) error {
 	err := readAnswers(ctx, g.conn.Conn(), g.rt.consumer, &g.w.cols, func(i int, a Answer) { g.w.order[i].answer = a })
+	if err == nil {
+		err = g.readVerdicts(ctx)
+	}
+	if err == nil {
+		err = g.takeOver(ctx)
+	}
+	return err
+}
+
+// readVerdicts learns why records are dead, for the dead letters that are produced again. A row that is not dead any
+// more (a replay has just taken it over) has another answer now.
+func (g *group) readVerdicts(ctx context.Context) error {
+	var ids []byte
+	dead := make(map[uuid.UUID]*entry)
+	for _, e := range g.w.order {
+		if e.answer == DeadOwn {
+			ids = appendUUID(separated(ids), e.r.Identity.Key)
+			dead[e.r.Identity.Key], e.answer = e, unseen
+		}
+	}
+	if len(dead) == 0 {
+		return nil
+	}
+	rows, err := g.conn.Query(ctx, verdictsSQL, g.rt.consumer, array(ids))
 	if err != nil {
 		return err
 	}
-	return g.takeOver(ctx)
+	var id, reason, text string
+	_, err = pgx.ForEachRow(rows, []any{&id, &reason, &text}, func() error {
+		e := dead[uuid.MustParse(id)]
+		e.answer, e.verdict = DeadOwn, &DeadError{Reason: reason, Text: text}
+		return nil
+	})
+	return err
 }
 
 // takeOver makes a dead row the replayed record's, in its own transaction. A replay in company waits until it is alone.
@@ -189,7 +220,7 @@ func (g *group) sort() bool {
 		case e.answer == IDConflict:
 			g.fail(e, fault.Permanent(ErrConflict))
 		case e.answer == DeadOwn:
-			g.fail(e, fault.Permanent(ErrDead))
+			g.fail(e, fault.Permanent(e.verdict))
 		default:
 			e.outcome = e.answer.Outcome()
 		}

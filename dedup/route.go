@@ -53,7 +53,7 @@ const (
 //
 //   - what its handler returned or panicked with (*fault.PanicError), its own attempt;
 //   - record.ErrNotRun: one it must stay behind failed, or the delivery is ending; no attempt;
-//   - ErrDead: produce its dead letter again; ErrConflict, ErrCrashLoop: it is dead for that reason;
+//   - ErrDead (a *DeadError): produce its dead letter again; ErrConflict, ErrCrashLoop: it is dead for that reason;
 //   - fault.Busy: another member has it in hand; fault.Unavailable: the database is away, or the route was stopped;
 //     fault.Transient: its deadline passed, or others were in its way three times;
 //   - the cause of ctx, when that ended.

@@ -40,6 +40,9 @@ const answerSQL = `select u.n::int, coalesce((
 from unnest($2::text::uuid[], $3::text::bigint[], $4::text::bigint[], $5::text::boolean[])
 	with ordinality u(id, vh, co, rp, n)`
 
+const verdictsSQL = `select message_id::text, coalesce(reason, ''), coalesce(error, '') from headrace.inbox
+where consumer_id = $1::int and message_id = any($2::text::uuid[]) and state = 2`
+
 const takeOverSQL = `update headrace.inbox set state = 0, original = coalesce(original, coordinates), coordinates = $3::bigint,
 	created_at = now(), reason = null, error = null
 where consumer_id = $1::int and message_id = $2::text::uuid and state = 2 and coordinates <> $3::bigint`

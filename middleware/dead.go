@@ -60,7 +60,7 @@ func (c *chain) admitted(r *record.Record, d Decision, permit Permit) bool {
 // bury makes the verdict durable before anything is produced, and asks in the same statement whether the record was
 // dealt with after all.
 func (c *chain) bury(r *record.Record, d Decision) (answer dedup.Answer, ok bool) {
-	grave := dedup.Grave{Reason: string(d.Reason), Err: dlq.Message(r.Err)}
+	grave := dedup.Grave{Reason: string(d.Reason), Err: dlq.Message(diedOf(r.Err))}
 	ok = c.until(c.rt.Gates.Get(fault.Database), "verdict_not_written", c.databaseDown, func(ctx context.Context) (err error) {
 		answer, err = c.rt.Graves.Bury(ctx, r, grave)
 		if err == nil && answer.Outcome() == record.Unsettled {
@@ -78,12 +78,37 @@ func (c *chain) databaseDown(err error) bool {
 
 func (c *chain) produce(r *record.Record, d Decision) bool {
 	letter := dlq.Letter{
-		Record: r, Reason: d.Reason, Class: c.fault.Class.String(), Err: r.Err, Attempts: r.Attempts,
+		Record: r, Reason: d.Reason, Class: c.classOf(r, d).String(), Err: diedOf(r.Err), Attempts: r.Attempts,
 		FirstFailed: r.FirstFailed, LastFailed: r.LastFailed, Group: c.rt.Group, Route: c.rt.Name,
 	}
 	return c.until(c.rt.Gates.Get(fault.DeadLetterTopic), "dead_letter_not_written", topicDown, func(ctx context.Context) error {
 		return c.rt.DeadLetters.Write(ctx, letter)
 	})
+}
+
+// diedOf is the error of which a record died. One whose verdict was committed before this delivery died of what its row
+// says: the letter that its process did not live to write must not differ from the one that it would have written.
+func diedOf(err error) error {
+	var dead *dedup.DeadError
+	if errors.As(err, &dead) && dead.Text != "" {
+		return errors.New(dead.Text)
+	}
+	return err
+}
+
+// classOf is what the error of which r died meant. A dead row does not keep it, but it follows from the reason.
+func (c *chain) classOf(r *record.Record, d Decision) fault.Class {
+	if !errors.Is(r.Err, dedup.ErrDead) {
+		return c.fault.Class
+	}
+	switch d.Reason {
+	case dlq.Exhausted:
+		return fault.ClassTransient
+	case dlq.UnknownOutcome:
+		return fault.ClassAmbiguous
+	case dlq.Permanent, dlq.Undecodable, dlq.Panic, dlq.IDConflict, dlq.CrashLoop, dlq.Manual:
+	}
+	return fault.ClassPermanent
 }
 
 // topicDown is every error but those of this one letter, for which no other one should wait.

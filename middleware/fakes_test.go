@@ -19,6 +19,7 @@ import (
 type row struct {
 	outcome     record.Outcome
 	coordinates int64
+	grave       dedup.Grave
 }
 
 // fakeInbox behaves as dedup does: it forms groups across messages, settles after "COMMIT", leaves a failed record's
@@ -127,7 +128,7 @@ func (in *fakeInbox) one(s *submission, r *record.Record) (record.Outcome, error
 	in.mu.Unlock()
 	switch own := was.coordinates == r.Identity.Coordinates; {
 	case seen && own && was.outcome == record.Dead:
-		return 0, dedup.ErrDead
+		return 0, fault.Permanent(&dedup.DeadError{Reason: was.grave.Reason, Text: was.grave.Err})
 	case seen && own:
 		return was.outcome, nil
 	case seen:
@@ -177,7 +178,7 @@ func (in *fakeInbox) settle(ran []*record.Record, outcome map[*record.Record]rec
 	in.groups++
 	for _, r := range ran {
 		if _, seen := in.rows[r.Identity.Key]; !seen {
-			in.rows[r.Identity.Key] = row{outcome[r], r.Identity.Coordinates}
+			in.rows[r.Identity.Key] = row{outcome: outcome[r], coordinates: r.Identity.Coordinates}
 			if outcome[r] == record.Effected {
 				in.effects[r.Offset]++
 			}
@@ -193,7 +194,7 @@ func (in *fakeInbox) settle(ran []*record.Record, outcome map[*record.Record]rec
 	}
 }
 
-func (in *fakeInbox) Bury(ctx context.Context, r *record.Record, _ dedup.Grave) (dedup.Answer, error) {
+func (in *fakeInbox) Bury(ctx context.Context, r *record.Record, g dedup.Grave) (dedup.Answer, error) {
 	if err := in.bury(r); err != nil {
 		return 0, err
 	}
@@ -205,7 +206,7 @@ func (in *fakeInbox) Bury(ctx context.Context, r *record.Record, _ dedup.Grave) 
 	was, seen := in.rows[r.Identity.Key]
 	switch own := was.coordinates == r.Identity.Coordinates; {
 	case !seen:
-		in.rows[r.Identity.Key] = row{record.Dead, r.Identity.Coordinates}
+		in.rows[r.Identity.Key] = row{record.Dead, r.Identity.Coordinates, g}
 		return dedup.Buried, nil
 	case own && was.outcome == record.Dead:
 		return dedup.DeadOwn, nil

@@ -341,10 +341,44 @@ func TestDeadLetter(t *testing.T) {
 		require.Len(t, b.topic.of(0), 1)
 	})
 
+	for reason, err := range map[dlq.Reason]error{
+		dlq.Permanent: errBoom, dlq.Exhausted: fault.Transient(errBoom), dlq.UnknownOutcome: fault.Ambiguous(errBoom), dlq.Panic: nil,
+	} {
+		bubble(t, "LetterAfterACrashSaysWhatTheVerdictSaid/"+string(reason), func(t *testing.T) {
+			b := newBench(t)
+			ran := 0
+			h := b.handler(t, func(*message.Message) error {
+				if ran++; err == nil {
+					panic(errBoom)
+				}
+				return err
+			})
+			var lost []dlq.Letter
+			b.topic.write = func(_ context.Context, l dlq.Letter) error { lost = append(lost, l); return errBoom }
+			c := b.claim(t, 1, 10, h)
+			c.add(rec(0, "k"))
+			elapse(time.Minute)
+			c.end(0) // the verdict is committed, and no letter confirmed
+			require.Empty(t, c.outcomes)
+
+			b.topic.write = func(context.Context, dlq.Letter) error { return nil }
+			before, next := ran, b.claim(t, 1, 10, h)
+			next.add(rec(0, "k"))
+			next.idle()
+			require.Equal(t, before, ran, "a dead record never runs")
+			require.Equal(t, record.Dead, next.outcome(0))
+			letter := b.topic.of(0)[0]
+			require.Equal(t, reason, letter.Reason)
+			require.Equal(t, lost[0].Reason, letter.Reason)
+			require.Equal(t, lost[0].Class, letter.Class)
+			require.Equal(t, dlq.Message(lost[0].Err), dlq.Message(letter.Err))
+		})
+	}
+
 	bubble(t, "RecordThatWasEffectedAfterAllGetsNone", func(t *testing.T) {
 		b := newBench(t)
 		b.in.bury = func(r *record.Record) error { // its own COMMIT, whose outcome was unknown
-			b.in.rows[r.Identity.Key] = row{record.Effected, r.Identity.Coordinates}
+			b.in.rows[r.Identity.Key] = row{outcome: record.Effected, coordinates: r.Identity.Coordinates}
 			return nil
 		}
 		c := b.run(t, func(*message.Message) error { return errBoom }, rec(0, "k"))

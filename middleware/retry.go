@@ -218,9 +218,12 @@ func (d *delivery) classify(err error) fault.Fault {
 }
 
 // causeOf is the reason that an error has by its nature, "" for one that must be classified. A dead row's record died
-// before; why stands in the row, and the letter says that it is written again.
+// before, of what the row says.
 func causeOf(err error) dlq.Reason {
-	var unread *DecodeError
+	var (
+		unread *DecodeError
+		dead   *dedup.DeadError
+	)
 	switch {
 	case errors.As(err, &unread):
 		return dlq.Undecodable
@@ -228,6 +231,8 @@ func causeOf(err error) dlq.Reason {
 		return dlq.IDConflict
 	case errors.Is(err, dedup.ErrCrashLoop):
 		return dlq.CrashLoop
+	case errors.As(err, &dead):
+		return or(dlq.Reason(dead.Reason), dlq.Permanent)
 	case errors.Is(err, dedup.ErrDead):
 		return dlq.Permanent
 	}
