@@ -24,12 +24,6 @@ var (
 	claimEvents  = []string{"assigned", "revoked", "lost", "stopped"}
 	groupResults = []string{"committed", "rolled_back", "unknown"}
 	dependencies = []string{fault.Database, fault.DeadLetterTopic}
-	// reports are the kinds with a series of their own.
-	reports = []string{
-		"batch_without_payload", "commit_failed", "coordinator_silent", "crash_loop", "data_loss", "flood_guard",
-		"group_error", "left_unsettled", "offset_out_of_range", "partition_error", "replay_without_envelope",
-		"stack_order", "stray_panic", "stuck_record", "subscription_gone", "topic_recreated",
-	}
 	// latencies are from a hundred microseconds, a queued effect, to a minute and a half, past any sound timeout.
 	latencies = prometheus.ExponentialBuckets(0.0001, 4, 11)
 	batches   = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}
@@ -106,7 +100,7 @@ func (m *metrics) presetShared() {
 	for _, e := range claimEvents {
 		m.claims.WithLabelValues(e)
 	}
-	for _, k := range reports {
+	for _, k := range record.ReportKinds {
 		m.reports.WithLabelValues(k)
 	}
 }
@@ -174,7 +168,7 @@ func (m *metrics) onClaim(i record.ClaimInfo) {
 }
 
 func (m *metrics) onReport(r record.Report) {
-	m.reports.WithLabelValues(bounded(r.Kind, reports)).Inc()
+	m.reports.WithLabelValues(bounded(r.Kind, record.ReportKinds[:])).Inc()
 }
 
 // Describe and Collect make the set one collector, registered and unregistered as a whole.

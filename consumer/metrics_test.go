@@ -49,7 +49,7 @@ func TestMetrics(t *testing.T) {
 		for name, series := range map[string]int{
 			"headrace_records_total": 5, "headrace_attempts_total": 7, "headrace_inbox_answers_total": 8,
 			"headrace_dead_letters_total": 8, "headrace_commit_groups_total": 3, "headrace_holding": 2,
-			"headrace_hold_seconds_total": 2, "headrace_claims_total": 4, "headrace_reports_total": len(reports),
+			"headrace_hold_seconds_total": 2, "headrace_claims_total": 4, "headrace_reports_total": len(record.ReportKinds),
 			"headrace_record_duration_seconds": 1, "headrace_attempt_duration_seconds": 1,
 			"headrace_commit_group_records": 1, "headrace_commit_group_duration_seconds": 1,
 		} {
@@ -157,6 +157,10 @@ func TestMetrics_Move(t *testing.T) {
 		},
 		"Report": {
 			func(h record.Hooks) { h.OnReport(record.Report{Kind: "stuck_record"}) }, `headrace_reports_total{kind="stuck_record"} 1`,
+		},
+		"ReportOfAKindThatCameLater": {
+			func(h record.Hooks) { h.OnReport(record.Report{Kind: record.ReportTransactionEnded}) },
+			`headrace_reports_total{kind="transaction_ended"} 1`,
 		},
 		"ReportOfAnUnknownKind": {
 			func(h record.Hooks) { h.OnReport(record.Report{Kind: "news"}) }, `headrace_reports_total{kind="other"} 1`,

@@ -297,7 +297,7 @@ func (g *group) charge(e *entry, v verdict) {
 func (g *group) escape(e *entry) verdict {
 	g.rt.stop(ErrRouteStopped)
 	g.rt.in.report(record.Report{
-		Kind: "transaction_ended", Route: g.rt.cfg.Name, Topic: e.r.Topic, Partition: e.r.Partition, Offset: e.r.Offset,
+		Kind: record.ReportTransactionEnded, Route: g.rt.cfg.Name, Topic: e.r.Topic, Partition: e.r.Partition, Offset: e.r.Offset,
 		Err:  ErrRouteStopped,
 		Hint: "the handler of this record ended the transaction through tx.Conn(); what it wrote before that is durable, the record is not settled",
 	})
@@ -305,7 +305,7 @@ func (g *group) escape(e *entry) verdict {
 	ids := g.rows(func(x *entry) bool { return x.mode != done })
 	if err := g.rt.in.takeBack(g.rt.consumer, ids); err != nil {
 		g.rt.in.report(record.Report{
-			Kind: "transaction_ended", Route: g.rt.cfg.Name, Topic: e.r.Topic, Partition: e.r.Partition, Offset: e.r.Offset,
+			Kind: record.ReportTransactionEnded, Route: g.rt.cfg.Name, Topic: e.r.Topic, Partition: e.r.Partition, Offset: e.r.Offset,
 			Err:  err,
 			Hint: "inbox rows of records that are not done could not be taken back: delete those without an effect before the route starts again",
 		})

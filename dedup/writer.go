@@ -233,7 +233,7 @@ func (w *writer) takeAway(why error) {
 	w.rt.in.attempted(w.rt, e, fault.ClassTransient.String())
 	w.rt.in.stuck.add(w, e.r, since)
 	w.rt.in.report(record.Report{
-		Kind: "stuck_record", Route: w.rt.cfg.Name, Topic: e.r.Topic, Partition: e.r.Partition, Offset: e.r.Offset,
+		Kind: record.ReportStuckRecord, Route: w.rt.cfg.Name, Topic: e.r.Topic, Partition: e.r.Partition, Offset: e.r.Offset,
 		Age: e.took, Err: errDeadline,
 		Hint: "the handler ignores its context; its goroutine and this writer are lost until it returns",
 	})

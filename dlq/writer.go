@@ -270,7 +270,7 @@ func (w *Writer) report(r *record.Record) {
 		return
 	}
 	w.cfg.Hooks.OnReport(record.Report{
-		Kind: "replay_without_envelope", Topic: r.Topic, Partition: r.Partition, Offset: r.Offset,
+		Kind: record.ReportReplayWithoutEnvelope, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset,
 		Hint: "only Headrace may write to a replay topic: look who has the permission",
 	})
 }

@@ -38,7 +38,7 @@ func (s *Source) commitLoop() {
 			failed = 0
 		} else if failed++; failed == commitPatience {
 			s.report(record.Report{
-				Kind: "commit_failed", Partition: -1, Offset: -1, Err: err,
+				Kind: record.ReportCommitFailed, Partition: -1, Offset: -1, Err: err,
 				Hint: "records are redelivered after a restart; check the consumer group's permissions and its coordinator",
 			})
 		}

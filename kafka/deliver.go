@@ -160,7 +160,7 @@ func (d *delivery) acked(b *claim.Batch) {
 	record.GiveBack(b.Records)
 	if !first.Ending() {
 		d.source.report(record.Report{
-			Kind: "left_unsettled", Route: d.line.Name(), Topic: first.Topic, Partition: first.Partition, Offset: first.Offset,
+			Kind: record.ReportLeftUnsettled, Route: d.line.Name(), Topic: first.Topic, Partition: first.Partition, Offset: first.Offset,
 			Hint: "a message of several records was acknowledged but not all were settled; use MaxBatch 1 for handlers that do not know of record.Records",
 		})
 	}

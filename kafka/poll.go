@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/headrace/headrace/record"
 )
 
 // pollRecords is how many records one poll takes into its hand.
@@ -58,7 +60,7 @@ func (s *Source) fetchedPartition(topic string, id uuid.UUID, p *kgo.FetchPartit
 		return
 	}
 	if was := o.Identify(id); id != uuid.Nil && id != was {
-		s.hold(o, problem{kind: topicRecreated, err: errRecreated(was, id)})
+		s.hold(o, problem{kind: record.ReportTopicRecreated, err: errRecreated(was, id)})
 		return
 	}
 	o.high.Store(p.HighWatermark)

@@ -13,15 +13,6 @@ import (
 	"github.com/headrace/headrace/record"
 )
 
-// The kinds of problems, as reports have them.
-const (
-	offsetOutOfRange = "offset_out_of_range"
-	topicRecreated   = "topic_recreated"
-	dataLoss         = "data_loss"
-	partitionFailed  = "partition_error"
-	groupFailed      = "group_error"
-)
-
 const (
 	firstProbe = time.Second
 	lastProbe  = 30 * time.Second
@@ -40,11 +31,11 @@ type problem struct {
 
 func (p problem) hint() string {
 	switch p.kind {
-	case offsetOutOfRange:
+	case record.ReportOffsetOutOfRange:
 		return "the committed offset is not in the log any more, or not yet; the partition is held until the group's offset is set by hand"
-	case topicRecreated:
+	case record.ReportTopicRecreated:
 		return "the topic was deleted and created again; the partition is held: check the group's offset, then restart"
-	case dataLoss:
+	case record.ReportDataLoss:
 		return "the log was truncated below what was read, for example by an unclean leader election"
 	}
 	return "the partition is held and tried again, every 30 s at last"
@@ -88,7 +79,7 @@ func (ps *problems) holds(at tp) bool {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	st := ps.at[at]
-	return st != nil && (st.kind == topicRecreated || time.Now().Before(st.until))
+	return st != nil && (st.kind == record.ReportTopicRecreated || time.Now().Before(st.until))
 }
 
 // kind is the standing problem's, "" for none.
@@ -112,7 +103,7 @@ func (ps *problems) settle() {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for at, st := range ps.at {
-		if at != groupProblem && st.kind != topicRecreated && time.Since(st.until) > probeQuiet {
+		if at != groupProblem && st.kind != record.ReportTopicRecreated && time.Since(st.until) > probeQuiet {
 			delete(ps.at, at)
 		}
 	}
@@ -143,15 +134,15 @@ func (s *Source) partitionError(at tp, o *owned, err error) {
 	if ended(err) || errors.As(err, &session) {
 		return // the latter is told by groupErrors
 	}
-	p := problem{kind: partitionFailed, err: err}
+	p := problem{kind: record.ReportPartitionError, err: err}
 	var loss *kgo.ErrDataLoss
 	switch {
 	case errors.As(err, &loss):
-		p.kind = dataLoss
+		p.kind = record.ReportDataLoss
 	case errors.Is(err, kerr.OffsetOutOfRange):
-		p.kind = offsetOutOfRange
+		p.kind = record.ReportOffsetOutOfRange
 	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.InconsistentTopicID):
-		p.kind = topicRecreated
+		p.kind = record.ReportTopicRecreated
 	}
 	if o != nil {
 		s.hold(o, p)
@@ -188,9 +179,9 @@ func (g groupErrors) OnGroupManageError(err error) {
 		go s.fail(fmt.Errorf("kafka source: %w", err))
 		return
 	}
-	if s.problems.add(groupProblem, problem{kind: groupFailed, err: err}) {
+	if s.problems.add(groupProblem, problem{kind: record.ReportGroupError, err: err}) {
 		s.report(record.Report{
-			Kind: groupFailed, Partition: -1, Offset: -1, Err: err,
+			Kind: record.ReportGroupError, Partition: -1, Offset: -1, Err: err,
 			Hint: "the member fell out of its consumer group and joins again; if it lasts, check permissions and the coordinator",
 		})
 	}

@@ -87,7 +87,7 @@ func (s *Source) compareID(o *owned) {
 	}
 	s.mu.Unlock()
 	if seen != uuid.Nil && id != uuid.Nil && seen != id {
-		s.hold(o, problem{kind: topicRecreated, err: errRecreated(seen, id)})
+		s.hold(o, problem{kind: record.ReportTopicRecreated, err: errRecreated(seen, id)})
 	}
 }
 

@@ -56,7 +56,7 @@ func (s *Source) watchHandlers() {
 func (s *Source) reportStuck(late claim.Running) {
 	r := late.Record
 	s.report(record.Report{
-		Kind: "stuck_record", Route: late.Line.Name(), Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Age: late.For,
+		Kind: record.ReportStuckRecord, Route: late.Line.Name(), Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Age: late.For,
 		Hint: fmt.Sprintf("a handler runs and does not heed its context; after MaxPollInterval %s this process gives up", s.cfg.MaxPollInterval),
 	})
 }
@@ -65,7 +65,7 @@ func (s *Source) reportStuck(late claim.Running) {
 func (s *Source) watchRoutes() {
 	for _, r := range s.unserved() {
 		s.report(record.Report{
-			Kind: "subscription_gone", Route: r.sub.Name, Topic: r.topic, Partition: -1, Offset: -1,
+			Kind: record.ReportSubscriptionGone, Route: r.sub.Name, Topic: r.topic, Partition: -1, Offset: -1,
 			Hint: "the subscription ended while the source goes on; its records hold the offset until it is subscribed again",
 		})
 	}
@@ -173,7 +173,7 @@ func (s *Source) silence(claims []*owned) {
 		}
 	}
 	s.report(record.Report{
-		Kind: "coordinator_silent", Partition: -1, Offset: -1, Age: s.pulse.silence(),
+		Kind: record.ReportCoordinatorSilent, Partition: -1, Offset: -1, Age: s.pulse.silence(),
 		Hint: "the consumer group's coordinator has not answered for a session; the partitions may belong to another member by now",
 	})
 	s.endClaims(context.Background(), claims, ending{event: "lost", cause: record.ErrLost})

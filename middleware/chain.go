@@ -235,7 +235,7 @@ func (c *chain) deadTogether(rs []*record.Record) bool {
 
 // park puts the head into Postgres. Its followers find its key parked when they run, and join it there.
 func (c *chain) park(r *record.Record, d Decision) bool {
-	ok := c.until(c.rt.Gates.Get(fault.Database), "parking_failed", c.databaseDown, func(ctx context.Context) error {
+	ok := c.until(c.rt.Gates.Get(fault.Database), record.ReportParkingFailed, c.databaseDown, func(ctx context.Context) error {
 		return c.rt.Parking.Park(ctx, r, d.Wait, r.Err)
 	})
 	if ok {

@@ -61,7 +61,7 @@ func (c *chain) admitted(r *record.Record, d Decision, permit Permit) bool {
 // dealt with after all.
 func (c *chain) bury(r *record.Record, d Decision) (answer dedup.Answer, ok bool) {
 	grave := dedup.Grave{Reason: string(d.Reason), Err: dlq.Message(diedOf(r.Err))}
-	ok = c.until(c.rt.Gates.Get(fault.Database), "verdict_not_written", c.databaseDown, func(ctx context.Context) (err error) {
+	ok = c.until(c.rt.Gates.Get(fault.Database), record.ReportVerdictNotWritten, c.databaseDown, func(ctx context.Context) (err error) {
 		answer, err = c.rt.Graves.Bury(ctx, r, grave)
 		if err == nil && answer.Outcome() == record.Unsettled {
 			err = fmt.Errorf("inbox answers %s to a verdict", answer)
@@ -81,7 +81,7 @@ func (c *chain) produce(r *record.Record, d Decision) bool {
 		Record: r, Reason: d.Reason, Class: c.classOf(r, d).String(), Err: diedOf(r.Err), Attempts: r.Attempts,
 		FirstFailed: r.FirstFailed, LastFailed: r.LastFailed, Group: c.rt.Group, Route: c.rt.Name,
 	}
-	return c.until(c.rt.Gates.Get(fault.DeadLetterTopic), "dead_letter_not_written", topicDown, func(ctx context.Context) error {
+	return c.until(c.rt.Gates.Get(fault.DeadLetterTopic), record.ReportDeadLetterNotWritten, topicDown, func(ctx context.Context) error {
 		return c.rt.DeadLetters.Write(ctx, letter)
 	})
 }
@@ -178,7 +178,7 @@ func (c *chain) refused(r *record.Record) (ok bool) {
 	gate, first := c.rt.Flood.refuse(partitionOf(r))
 	if first {
 		c.rt.report(record.Report{
-			Kind: "flood_guard", Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Err: r.Err,
+			Kind: record.ReportFloodGuard, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Err: r.Err,
 			Hint: "nearly everything fails: a bad deploy and not bad data? The partition waits, one record is tried again " +
 				"each " + c.rt.Flood.cfg.Probe.String() + "; FloodGuard.Release lets the dead letters through",
 		})

@@ -93,7 +93,7 @@ func (rt *Route) conclude(msg *message.Message, rs []*record.Record, err error) 
 func (rt *Route) stray(r *record.Record, p any) error {
 	err := fmt.Errorf("outside of a handler: %w", fault.Recovered(p))
 	rt.report(record.Report{
-		Kind: "stray_panic", Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Err: err,
+		Kind: record.ReportStrayPanic, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Err: err,
 		Hint: "a middleware or a hook panicked; its records were given back",
 	})
 	return err
@@ -105,7 +105,7 @@ func (rt *Route) sawBatch(rs []*record.Record) {
 	}
 	rt.batchOnce.Do(func() {
 		rt.report(record.Report{
-			Kind: "batch_without_payload", Topic: rs[0].Topic, Partition: rs[0].Partition, Offset: rs[0].Offset,
+			Kind: record.ReportBatchWithoutPayload, Topic: rs[0].Topic, Partition: rs[0].Partition, Offset: rs[0].Offset,
 			Hint: "a message of several records has no payload: middlewares before the stack see an empty message; " +
 				"add them after it, or subscribe with MaxBatch 1, or set Route.Batches if they know",
 		})

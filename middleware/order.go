@@ -105,7 +105,7 @@ func (rt *Route) misplaced(l layer, msg *message.Message) error {
 		err = fmt.Errorf("%w: %s is not where it belongs; want %s", ErrOrder, l, names(order[:]))
 	}
 	rt.orderOnce.Do(func() {
-		rt.report(record.Report{Kind: "stack_order", Err: err, Hint: "use what middleware.Stack returns, in its order"})
+		rt.report(record.Report{Kind: record.ReportStackOrder, Err: err, Hint: "use what middleware.Stack returns, in its order"})
 	})
 	// With a guard outside it is the guard who gives back, when everybody is done with the records.
 	if rs, recordsErr := record.Records(msg); recordsErr == nil && (l == guardLayer || trailOf(msg) == nil) {

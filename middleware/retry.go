@@ -192,7 +192,7 @@ func (d *delivery) split(rs []*record.Record, before map[*record.Record]time.Dur
 
 func (d *delivery) reportLost(r *record.Record, n int) {
 	d.rt.report(record.Report{
-		Kind: "left_unsettled", Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Err: errLeft,
+		Kind: record.ReportLeftUnsettled, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Err: errLeft,
 		Hint: "a layer or middleware returned without an error and without an outcome; the records were given back",
 	})
 	d.rt.Logger.Debug("records left without an outcome", "route", d.rt.Name, "records", n)

@@ -86,8 +86,7 @@ type ClaimInfo struct {
 
 // Report is something that an operator must know. It never holds a payload or a secret.
 type Report struct {
-	// Kind names the matter, for logs, alerts and metrics: stuck_record, offset_out_of_range, topic_recreated,
-	// partition_error, left_unsettled, flood_guard, …
+	// Kind names the matter, for logs, alerts and metrics: one of ReportKinds.
 	Kind      string
 	Route     string
 	Topic     string

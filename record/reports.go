@@ -1,0 +1,53 @@
+package record
+
+// The kinds of a Report: a closed list, so that metrics have a series for each from the start, and alerts may name them.
+const (
+	// ReportBatchWithoutPayload: a middleware before the stack sees the empty payload of a message of several records.
+	ReportBatchWithoutPayload = "batch_without_payload"
+	// ReportCommitFailed: offsets could not be committed for some time.
+	ReportCommitFailed = "commit_failed"
+	// ReportCoordinatorSilent: no heartbeat was answered for a session; the claims have ended.
+	ReportCoordinatorSilent = "coordinator_silent"
+	// ReportCrashLoop: a record has taken down its connection or its process three times, and is dead for it.
+	ReportCrashLoop = "crash_loop"
+	// ReportDataLoss: the log was cut below what had been read.
+	ReportDataLoss = "data_loss"
+	// ReportDeadLetterNotWritten: the dead letter topic does not take a letter; its record is held.
+	ReportDeadLetterNotWritten = "dead_letter_not_written"
+	// ReportFloodGuard: nearly everything of a partition fails; it holds.
+	ReportFloodGuard = "flood_guard"
+	// ReportGroupError: the member fell out of its consumer group.
+	ReportGroupError = "group_error"
+	// ReportLeftUnsettled: a layer or a handler returned without an outcome; the records were given back.
+	ReportLeftUnsettled = "left_unsettled"
+	// ReportOffsetOutOfRange: the committed offset is not in the log; the partition is held.
+	ReportOffsetOutOfRange = "offset_out_of_range"
+	// ReportParkingFailed: a record cannot be parked; it is held.
+	ReportParkingFailed = "parking_failed"
+	// ReportPartitionError: a partition cannot be fetched; it is held and tried again.
+	ReportPartitionError = "partition_error"
+	// ReportReplayWithoutEnvelope: a record of a replay topic was not written by Headrace.
+	ReportReplayWithoutEnvelope = "replay_without_envelope"
+	// ReportStackOrder: the layers are not in the order of middleware.Stack.
+	ReportStackOrder = "stack_order"
+	// ReportStrayPanic: something outside of a handler panicked; the records were given back.
+	ReportStrayPanic = "stray_panic"
+	// ReportStuckRecord: a handler runs and does not heed its context.
+	ReportStuckRecord = "stuck_record"
+	// ReportSubscriptionGone: a subscription has ended while its source goes on; its records hold the offset.
+	ReportSubscriptionGone = "subscription_gone"
+	// ReportTopicRecreated: a topic has another id than before; the partition is held.
+	ReportTopicRecreated = "topic_recreated"
+	// ReportTransactionEnded: a handler ended the inbox's transaction; the route has stopped.
+	ReportTransactionEnded = "transaction_ended"
+	// ReportVerdictNotWritten: the database does not take the verdict on a record; it is held.
+	ReportVerdictNotWritten = "verdict_not_written"
+)
+
+// ReportKinds are all kinds, in alphabetical order. Do not change it.
+var ReportKinds = [...]string{
+	ReportBatchWithoutPayload, ReportCommitFailed, ReportCoordinatorSilent, ReportCrashLoop, ReportDataLoss,
+	ReportDeadLetterNotWritten, ReportFloodGuard, ReportGroupError, ReportLeftUnsettled, ReportOffsetOutOfRange,
+	ReportParkingFailed, ReportPartitionError, ReportReplayWithoutEnvelope, ReportStackOrder, ReportStrayPanic,
+	ReportStuckRecord, ReportSubscriptionGone, ReportTopicRecreated, ReportTransactionEnded, ReportVerdictNotWritten,
+}
