@@ -96,7 +96,7 @@ func (s *suspects) mark(g *group, e *entry) bool {
 	case found && fresh:
 		g.fail(e, fault.Busy(errMarked))
 	case found:
-		g.fail(e, fault.Permanent(ErrCrashLoop))
+		g.killer(e)
 	default:
 		return true
 	}

@@ -47,6 +47,9 @@ func TestSuspects(t *testing.T) {
 		b.run(rs[7:8], effect)
 		requireErr(t, ErrCrashLoop, rs[7])
 		b.requireLedger(19)
+		require.Equal(t, record.ReportCrashLoop, b.reports[0].Kind)
+		require.EqualValues(t, 7, b.reports[0].Offset)
+		require.Len(t, b.reports, 1, "told once, and not of the one that may live yet")
 	})
 
 	// Run one at a time, the records before the killer take longer than CommitInterval: the next claim begins behind them.

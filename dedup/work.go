@@ -184,8 +184,18 @@ func (g *group) convict(e *entry) {
 		g.fail(e, fault.Transient(errSlowCommit))
 		g.rt.in.attempted(g.rt, e, fault.ClassTransient.String())
 	default:
-		g.fail(e, fault.Permanent(ErrCrashLoop))
+		g.killer(e)
 	}
+}
+
+// killer gives its verdict to a record that takes down what it runs on, and tells of it: it may have stopped others.
+func (g *group) killer(e *entry) {
+	g.fail(e, fault.Permanent(ErrCrashLoop))
+	g.rt.in.report(record.Report{
+		Kind: record.ReportCrashLoop, Route: g.rt.cfg.Name, Topic: e.r.Topic, Partition: e.r.Partition, Offset: e.r.Offset,
+		Err:  ErrCrashLoop,
+		Hint: "look at its dead letter; until the handler bears it a replay will do the same",
+	})
 }
 
 // exec runs one of our own statements. A handler may have left the transaction in any state, so the answer decides.
