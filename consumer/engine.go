@@ -74,7 +74,8 @@ func (e *engine) openInbox(ctx context.Context) (err error) {
 func (e *engine) add(ctx context.Context, s spec, found topics, shared ...*middleware.Gate) error {
 	inbox, err := e.inbox.Route(ctx, dedup.RouteConfig{
 		Group: e.c.cfg.Group, Name: s.name, AttemptTimeout: s.options.AttemptTimeout, MaxBatch: s.options.MaxBatch,
-		Retention: e.c.retention(s, found), Horizon: e.c.horizon(s.topic),
+		Classifier: s.classifier(),
+		Retention:  e.c.retention(s, found), Horizon: e.c.horizon(s.topic),
 	})
 	if err != nil {
 		return err
@@ -187,7 +188,7 @@ func (c *Consumer) stack(s spec, inbox *dedup.Route, letters *dlq.Writer, shared
 		Name: s.name, Group: c.cfg.Group, Inbox: inbox, Graves: inbox,
 		DeadLetters: lettersTo{letters, s.options.DeadLetterTopic},
 		Identity:    s.identity(), Decode: s.decode,
-		Classifier: &fault.Classifier{Rules: s.options.Rules},
+		Classifier: s.classifier(),
 		Retry: middleware.Policy{
 			Attempts: s.options.Attempts, AttemptTimeout: s.options.AttemptTimeout,
 			Base: s.options.BackoffBase, Cap: s.options.BackoffCap,
@@ -236,6 +237,9 @@ func (s spec) identity() []dedup.Resolver {
 	}
 	return []dedup.Resolver{dedup.CloudEvents(), dedup.WatermillUUID()}
 }
+
+// classifier is one for inbox and stack: what an attempt is counted as is what is decided about it.
+func (s spec) classifier() *fault.Classifier { return &fault.Classifier{Rules: s.options.Rules} }
 
 // handler is the innermost function: what the user gave, found on the message's context.
 func (s spec) handler() message.NoPublishHandlerFunc {

@@ -73,6 +73,29 @@ func TestRun(t *testing.T) {
 		}
 	})
 
+	t.Run("CountsAnAttemptAsTheRoutesOwnRulesNameIt", func(t *testing.T) {
+		t.Parallel()
+		b := newBed(t)
+		full := errors.New("ledger is full")
+		route := Route[item]{
+			Name: "post", Topic: "orders",
+			Apply: func(ctx context.Context, tx pgx.Tx, e Event[item]) error {
+				if e.Attempt == 1 {
+					return full
+				}
+				return effect(ctx, tx, "post", e.Data)
+			},
+			Options: Options{Rules: []fault.Rule{func(err error) (fault.Fault, bool) {
+				return fault.Fault{Class: fault.ClassTransient, Rule: "full"}, errors.Is(err, full)
+			}}},
+		}
+		b.produce(items("ok", 3)...)
+		r := b.start(b.config(), route)
+		require.Equal(t, map[record.Outcome]int{record.Effected: 3}, b.outcomes(3))
+		r.stop()
+		require.Contains(t, scrape(t, r.c.cfg.Registry), `headrace_attempts_total{class="transient",outcome="failed",route="post"} 3`+"\n")
+	})
+
 	t.Run("GivesEachRouteOfATopicEveryRecord", func(t *testing.T) {
 		t.Parallel()
 		b := newBed(t)

@@ -112,7 +112,7 @@ func (g *group) refused(err error) {
 		err = errSwallowed
 	}
 	e.cause = err
-	class, err := ofHandler(e.c.ctx, g.rt.in.cfg.Classifier, err, undone)
+	class, err := ofHandler(e.c.ctx, g.rt.cfg.Classifier, err, undone)
 	if class == fault.ClassCancelled {
 		return
 	}

@@ -50,7 +50,7 @@ type Config struct {
 	//
 	// Defaults to 1h.
 	SweepInterval time.Duration
-	// Classifier names an attempt's failure for Hooks.OnAttempt.
+	// Classifier says what the errors of handlers mean, where a route has none of its own.
 	//
 	// Defaults to the built-in rules.
 	Classifier *fault.Classifier
@@ -109,6 +109,10 @@ type RouteConfig struct {
 	//
 	// Defaults to read committed, whatever the database's default is.
 	Isolation pgx.TxIsoLevel
+	// Classifier says what the errors of the handler mean: it names an attempt's failure for Hooks.OnAttempt, and finds
+	// what would be ambiguous elsewhere and is not here, where nothing commits before the inbox does. Give it the rules
+	// of whoever decides about the record afterwards. Defaults to Config.Classifier.
+	Classifier *fault.Classifier
 	// Retention is how long the inbox remembers a record. It must be longer than the source topic, its dead letters and
 	// a replay keep one, or a redelivery becomes a second effect. Defaults to 0: for ever.
 	Retention time.Duration
@@ -126,6 +130,7 @@ func (c RouteConfig) withDefaults(in Config) RouteConfig {
 	c.AttemptTimeout = or(c.AttemptTimeout, 5*time.Second)
 	c.Writers = or(c.Writers, in.Writers)
 	c.MaxBatch = or(c.MaxBatch, in.MaxBatch)
+	c.Classifier = or(c.Classifier, in.Classifier)
 	c.Isolation = or(c.Isolation, pgx.ReadCommitted)
 	if c.Isolation != pgx.ReadCommitted {
 		c.Solo = true

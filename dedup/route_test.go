@@ -442,6 +442,35 @@ func TestRun(t *testing.T) {
 		b.requireLedger(2)
 	})
 
+	t.Run("RoutesOwnRulesNameTheClassOfAnAttemptAndStand", func(t *testing.T) {
+		t.Parallel()
+		own := &fault.Classifier{Rules: []fault.Rule{func(err error) (fault.Fault, bool) {
+			switch {
+			case errors.Is(err, errBoom):
+				return fault.Fault{Class: fault.ClassBusy, Rule: "boom"}, true
+			case errors.As(err, new(*fault.StatusError)):
+				return fault.Fault{Class: fault.ClassAmbiguous, Rule: "payment"}, true
+			}
+			return fault.Fault{}, false
+		}}}
+		fails := func(_ context.Context, _ pgx.Tx, r *record.Record) error {
+			if r.Offset == 0 {
+				return errBoom
+			}
+			return &fault.StatusError{Code: 500}
+		}
+		rs := recs(newOwner(), 2)
+		b := newBench(t, setup{route: RouteConfig{Classifier: own, Writers: 1}})
+		b.run(rs, fails)
+		require.Equal(t, map[string]int{"busy": 1, "ambiguous": 1}, b.attempts)
+		require.Equal(t, fault.ClassAmbiguous, own.Classify(t.Context(), rs[1].Err).Class, "the route's word stands")
+
+		rs = recs(newOwner(), 2)
+		b = newBench(t, setup{})
+		b.run(rs, fails)
+		require.Equal(t, map[string]int{"permanent": 1, "transient": 1}, b.attempts, "nothing is ambiguous before COMMIT")
+	})
+
 	t.Run("UniqueViolationInAHandlersTableIsPermanentAndNoDuplicate", func(t *testing.T) {
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()

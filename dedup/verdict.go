@@ -99,13 +99,16 @@ func judge(f facts) verdict {
 	return undone
 }
 
-// ofHandler gives a handler's error the meaning that only the inbox knows, unless the handler gave it one by a verb:
-// nothing commits before our COMMIT, so what a deadline or a lost answer leaves is known to be undone, never ambiguous.
-// ctx is the delivery's: that the attempt's own was over is in v.
+// builtIn knows what an error means to nobody in particular.
+var builtIn = &fault.Classifier{}
+
+// ofHandler gives a handler's error the meaning that only the inbox knows, unless the handler gave it one by a verb, or
+// the route by a rule: nothing commits before our COMMIT, so what a deadline or a lost answer leaves is known to be
+// undone, never ambiguous. ctx is the delivery's: that the attempt's own was over is in v.
 func ofHandler(ctx context.Context, c *fault.Classifier, err error, v verdict) (class fault.Class, meant error) {
 	f := c.Classify(ctx, err)
 	byVerb := strings.HasPrefix(f.Rule, "verb ")
-	if !byVerb && (v == cutOff || f.Class == fault.ClassAmbiguous) {
+	if !byVerb && (v == cutOff || f.Class == fault.ClassAmbiguous) && f == builtIn.Classify(ctx, err) {
 		return fault.ClassTransient, fault.Transient(err)
 	}
 	return f.Class, err

@@ -290,7 +290,7 @@ func (g *group) charge(e *entry, v verdict) {
 	class := ""
 	switch v {
 	case leftOut, undone, cutOff, brokeOff:
-		meant, err := ofHandler(e.c.ctx, g.rt.in.cfg.Classifier, e.cause, v)
+		meant, err := ofHandler(e.c.ctx, g.rt.cfg.Classifier, e.cause, v)
 		class = meant.String()
 		g.fail(e, err)
 		if v == brokeOff {
