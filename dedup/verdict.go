@@ -3,7 +3,6 @@ package dedup
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -107,8 +106,7 @@ var builtIn = &fault.Classifier{}
 // undone, never ambiguous. ctx is the delivery's: that the attempt's own was over is in v.
 func ofHandler(ctx context.Context, c *fault.Classifier, err error, v verdict) (class fault.Class, meant error) {
 	f := c.Classify(ctx, err)
-	byVerb := strings.HasPrefix(f.Rule, "verb ")
-	if !byVerb && (v == cutOff || f.Class == fault.ClassAmbiguous) && f == builtIn.Classify(ctx, err) {
+	if (v == cutOff || f.Class == fault.ClassAmbiguous) && !fault.Said(err) && f == builtIn.Classify(ctx, err) {
 		return fault.ClassTransient, fault.Transient(err)
 	}
 	return f.Class, err

@@ -83,8 +83,7 @@ func (c *chain) state(r *record.Record) State {
 	if s.Cause == "" && errors.As(r.Err, &panicked) {
 		s.Cause = dlq.Panic
 	}
-	var park *fault.ParkError
-	if errors.As(r.Err, &park) {
+	if park, ok := fault.AsPark(r.Err); ok {
 		s.ParkFor = &park.Delay
 	}
 	return s

@@ -39,6 +39,13 @@ func TestRetry(t *testing.T) {
 		require.GreaterOrEqual(t, b.at(2), time.Second)
 	})
 
+	bubble(t, "VerbAroundAParkBeatsIt", func(t *testing.T) {
+		b := newBench(t)
+		c := b.run(t, func(*message.Message) error { return fault.Permanent(fault.Park(errBoom, time.Hour)) }, rec(0, "k"))
+		require.Equal(t, record.Dead, c.outcome(0))
+		require.Less(t, b.at(0), time.Second, "nobody waits for what is over")
+	})
+
 	bubble(t, "OnlyTheFailedKeyWaitsAndItsFollowersStayBehindUntouched", func(t *testing.T) {
 		b := newBench(t)
 		var ran log[int64]
