@@ -49,7 +49,8 @@
 // # Dead records
 //
 // [Route.Bury] commits a record's verdict before its dead letter is produced: redelivered, it is never run again, and
-// its dead letter is produced again. Only a record of the replay topic takes a dead row over.
+// its dead letter is produced again, with the reason that the row keeps ([DeadError]). Only a record of the replay topic
+// takes a dead row over.
 //
 // A record that takes its connection down three times, alone and while the database answers others, is dead as
 // [ErrCrashLoop]; so is one that takes the whole process down, which [Route.Claimed] finds.

@@ -1,8 +1,6 @@
 package dedup
 
-import (
-	"strings"
-)
+import "strings"
 
 // statements knows which SQL a handler may not run. It remembers what it has seen, because a handler's texts are few and
 // come again with every record. It belongs to one writer.

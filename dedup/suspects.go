@@ -46,7 +46,8 @@ type partition struct {
 	n     int32
 }
 
-// Claimed tells the route that a claim of a partition starts at offset, the committed one. Call it once a claim, before
+// Claimed tells the route that a claim of a partition starts at offset, that of its first record: it is the same at each
+// start as long as nothing is committed, also where the committed offset points into a gap. Call it once a claim, before
 // its first Run. An error is the database's; the claim may start all the same.
 func (rt *Route) Claimed(ctx context.Context, topicID uuid.UUID, part int32, offset int64) error {
 	var starts int

@@ -215,14 +215,14 @@ func (t *handlerTx) Rollback(ctx context.Context) error {
 	return t.finish(ctx, "tx.Rollback", pgx.Tx.Rollback)
 }
 
-func (t *handlerTx) finish(ctx context.Context, name string, f func(pgx.Tx, context.Context) error) (err error) {
+func (t *handlerTx) finish(ctx context.Context, name string, f func(pgx.Tx, context.Context) error) error {
 	if !t.nested {
 		return &TxError{Statement: name, Why: whyEnds}
 	}
 	if err := t.scope.enter(ctx); err != nil {
 		return err
 	}
-	defer func() { t.scope.mu.Unlock() }()
+	defer t.scope.leave(nil) // what failed the savepoint is known already
 	if err := f(t.inner, ctx); err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@
 //	rt := &middleware.Route{Name: "post-to-ledger", Group: "billing", Inbox: inbox, Graves: inbox, DeadLetters: letters}
 //	layers, err := middleware.Stack(rt)
 //	…
-//	h := router.AddNoPublisherHandler("ledger", "orders", source.Subscriber(kafka.Subscription{Gates: []kafka.Gate{rt.Gates}}), handle)
+//	h := router.AddConsumerHandler("ledger", "orders", source.Subscriber(kafka.Subscription{Gates: []kafka.Gate{rt.Gates}}), handle)
 //	h.AddMiddleware(layers...)      // these first
 //	h.AddMiddleware(yours)          // then yours: inside of the inbox, on a message of one
 //

@@ -192,13 +192,6 @@ func (g *Gate) Since() (time.Time, bool) {
 	return g.since, g.closed()
 }
 
-// Waiting is how many wait for a pass.
-func (g *Gate) Waiting() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.queue)
-}
-
 // Watch calls f whenever Shut may have changed, also when a probe falls due, on the goroutine that changed it. f must
 // be quick; it may call Shut.
 func (g *Gate) Watch(f func()) (stop func()) {

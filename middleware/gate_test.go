@@ -258,13 +258,16 @@ func TestGate(t *testing.T) {
 
 	run("EndOfAContextEndsTheWait", func(t *testing.T) {
 		g := middleware.NewGate(middleware.GateConfig{})
-		g.Down(time.Now().Add(time.Hour))
+		due := time.Now().Add(time.Hour)
+		g.Down(due)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, ok := g.Enter(ctx, nil)
 		require.False(t, ok)
-		require.Zero(t, g.Waiting())
-		g.Up()
+		p, ok := g.Enter(t.Context(), nil)
+		require.True(t, ok)
+		require.Equal(t, due, time.Now(), "who has left has no turn that the next one must wait for")
+		p.OK()
 	})
 
 	run("RampSparesADependencyThatJustCameBack", func(t *testing.T) {
