@@ -51,7 +51,7 @@ func New(cfg Config, routes ...AnyRoute) (*Consumer, error) {
 			What: "the metrics cannot be registered", Err: err, Fix: "give each consumer of a process a Registry of its own, or leave it nil",
 		}})
 	}
-	c.hooks = joined(c.metrics.hooks(), logHooks(cfg.Logger), *cfg.Hooks)
+	c.hooks = joined(c.metrics.hooks(), logHooks(cfg.Logger), guarded(*cfg.Hooks, cfg.Logger))
 	return c, nil
 }
 

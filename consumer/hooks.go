@@ -3,7 +3,9 @@ package consumer
 import (
 	"context"
 	"log/slog"
+	"sync"
 
+	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/record"
 )
 
@@ -40,6 +42,39 @@ func fan[T any](sets []record.Hooks, pick func(record.Hooks) func(T)) func(T) {
 		for _, f := range fs {
 			f(info)
 		}
+	}
+}
+
+// guarded are the user's hooks, whose panics end here: they run on goroutines that serve many records, and in the
+// client's callbacks. The first panic is logged; the rest would be a line a record.
+func guarded(h record.Hooks, log *slog.Logger) record.Hooks {
+	var once sync.Once
+	caught := func(p *fault.PanicError) {
+		once.Do(func() { log.Error("a hook panicked; no further one is logged", "error", p, "stack", string(p.Stack)) })
+	}
+	return record.Hooks{
+		OnSettle:     guard(h.OnSettle, caught),
+		OnAttempt:    guard(h.OnAttempt, caught),
+		OnInbox:      guard(h.OnInbox, caught),
+		OnGroup:      guard(h.OnGroup, caught),
+		OnHold:       guard(h.OnHold, caught),
+		OnDeadLetter: guard(h.OnDeadLetter, caught),
+		OnClaim:      guard(h.OnClaim, caught),
+		OnReport:     guard(h.OnReport, caught),
+	}
+}
+
+func guard[T any](f func(T), caught func(*fault.PanicError)) func(T) {
+	if f == nil {
+		return nil
+	}
+	return func(info T) {
+		defer func() {
+			if p := recover(); p != nil {
+				caught(fault.Recovered(p))
+			}
+		}()
+		f(info)
 	}
 }
 

@@ -161,6 +161,10 @@ func (s spec) problems() []Problem {
 	if s.apply == nil {
 		ps = append(ps, Problem{What: of + " has no Apply", Fix: "set Route.Apply"})
 	}
+	o := s.options
+	ps = append(ps, nils(of, "Identity", len(o.Identity), func(i int) bool { return o.Identity[i] == nil })...)
+	ps = append(ps, nils(of, "Middlewares", len(o.Middlewares), func(i int) bool { return o.Middlewares[i] == nil })...)
+	ps = append(ps, nils(of, "Rules", len(o.Rules), func(i int) bool { return o.Rules[i] == nil })...)
 	if s.options.DeadLetterTopic == "" && s.topic != "" {
 		ps = append(ps, Problem{
 			What: fmt.Sprintf("%s consumes %q, itself a dead letter topic, and has no DeadLetterTopic", of, s.topic),
@@ -180,6 +184,17 @@ func (s spec) problems() []Problem {
 			What: fmt.Sprintf("%s: BackoffBase %s is above BackoffCap %s", of, short(s.options.BackoffBase), short(s.options.BackoffCap)),
 			Fix:  "lower BackoffBase or raise BackoffCap to " + short(s.options.BackoffBase),
 		})
+	}
+	return ps
+}
+
+// nils finds the members of a list that would panic with every record.
+func nils(of, list string, n int, is func(i int) bool) []Problem {
+	var ps []Problem
+	for i := range n {
+		if is(i) {
+			ps = append(ps, Problem{What: fmt.Sprintf("%s: %s[%d] is nil", of, list, i), Fix: "give one, or leave it out"})
+		}
 	}
 	return ps
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/headrace/headrace/dedup"
+	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/kafka"
 )
 
@@ -110,6 +112,8 @@ func TestNew_Refuses(t *testing.T) {
 		"NoDatabase":       {func(c *Config, _ *Route[placed]) { c.DB = nil }, "DB is nil"},
 		"NoName":           {func(_ *Config, r *Route[placed]) { r.Name = "" }, `a route on topic "orders" has no Name`},
 		"NoTopic":          {func(_ *Config, r *Route[placed]) { r.Topic = "" }, `route "post" has no Topic`},
+		"NilResolver":      {func(_ *Config, r *Route[placed]) { r.Identity = []dedup.Resolver{nil} }, `route "post": Identity[0] is nil`},
+		"NilRule":          {func(_ *Config, r *Route[placed]) { r.Rules = []fault.Rule{nil} }, `route "post": Rules[0] is nil`},
 		"NoApply":          {func(_ *Config, r *Route[placed]) { r.Apply = nil }, `route "post" has no Apply`},
 		"NegativeAttempts": {func(_ *Config, r *Route[placed]) { r.Attempts = -1 }, `route "post": Attempts is -1`},
 		"NegativeTimeout":  {func(_ *Config, r *Route[placed]) { r.AttemptTimeout = -time.Second }, `route "post": AttemptTimeout is -1s`},

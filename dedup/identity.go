@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/record"
 )
 
@@ -155,7 +156,7 @@ func resolve(r *record.Record, chain []Resolver) (record.Identity, error) {
 		}
 	}
 	for _, find := range chain {
-		id, ok, err := find(r)
+		id, ok, err := ask(find, r)
 		switch {
 		case err != nil:
 			return record.Identity{}, err
@@ -167,6 +168,17 @@ func resolve(r *record.Record, chain []Resolver) (record.Identity, error) {
 		return record.Identity{ID: id, Key: KeyOf(id)}, nil
 	}
 	return record.Identity{}, nil
+}
+
+// ask calls a resolver. One that panics on a record cannot read it.
+func ask(find Resolver, r *record.Record) (id string, ok bool, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fault.Recovered(p)
+		}
+	}()
+	id, ok, err = find(r)
+	return id, ok, fault.Usable(err)
 }
 
 // KeyOf is how the inbox stores an identity: a UUID as it is, any other text as the UUIDv8 of its SHA-256.

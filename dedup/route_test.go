@@ -3,6 +3,7 @@ package dedup
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"runtime"
 	"slices"
@@ -17,6 +18,12 @@ import (
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/record"
 )
+
+// hostile is an error that cannot be looked at.
+type hostile struct{}
+
+func (hostile) Error() string { return "hostile" }
+func (hostile) Is(error) bool { panic("in Is") }
 
 func TestRun(t *testing.T) {
 	t.Parallel()
@@ -403,6 +410,29 @@ func TestRun(t *testing.T) {
 		require.Eventually(t, func() bool { _, ok := b.in.Stuck(); return !ok }, time.Minute, time.Millisecond)
 		b.run(recs(newOwner(), 20)[7:8], effect)
 		b.requireLedger(20)
+	})
+
+	t.Run("ErrorThatPanicsWhenItIsLookedAtFailsItsRecordAlone", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, setup{})
+		rs := recs(newOwner(), 20)
+		var nothing *pgconn.PgError
+		b.run(rs, func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+			switch r.Offset {
+			case 7:
+				return nothing
+			case 8:
+				return fmt.Errorf("wrapped: %w", nothing)
+			case 9:
+				return hostile{}
+			}
+			return effect(ctx, tx, r)
+		})
+		var panicked *fault.PanicError
+		require.ErrorAs(t, rs[7].Err, &panicked)
+		requireClass(t, fault.ClassPermanent, rs[8:10]...)
+		requireOutcomes(t, record.Effected, append(without(rs[:8], 7), rs[10:]...)...)
+		b.requireLedger(17)
 	})
 
 	t.Run("HandlerThatEndsItsGoroutineFailsAlone", func(t *testing.T) {

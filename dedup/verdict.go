@@ -133,17 +133,17 @@ const (
 // judgeCommit is the verdict table for the trip that ends with COMMIT. Only an answer of severity ERROR says that the
 // transaction was rolled back: a FATAL may follow the commit record, like a lost connection.
 func judgeCommit(tag string, err error) ending {
-	var pg *pgconn.PgError
-	switch isPg := errors.As(err, &pg); {
+	pg := serverError(err)
+	switch {
 	case err == nil && tag == "COMMIT":
 		return committed
 	case err == nil, errors.Is(err, pgx.ErrTxCommitRollback):
 		return rolledBack
 	case isConflict(err):
 		return conflicted
-	case isPg && pg.Code == codeNoSavepoint:
+	case pg != nil && pg.Code == codeNoSavepoint:
 		return released
-	case isPg && severity(pg) == "ERROR":
+	case pg != nil && severity(pg) == "ERROR":
 		return rolledBack
 	case pgconn.SafeToRetry(err):
 		return notSent
@@ -159,14 +159,24 @@ func isConflict(err error) bool {
 }
 
 func isCode(err error, code string) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == code
+	pg := serverError(err)
+	return pg != nil && pg.Code == code
 }
 
 // isServerError is an answer of the server that leaves the connection usable.
 func isServerError(err error) bool {
+	pg := serverError(err)
+	return pg != nil && severity(pg) == "ERROR"
+}
+
+// serverError is the server's answer in err, nil if there is none. A handler may hand on a nil *pgconn.PgError, which
+// errors.As finds.
+func serverError(err error) *pgconn.PgError {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && severity(pg) == "ERROR"
+	if errors.As(err, &pg) {
+		return pg
+	}
+	return nil
 }
 
 // isEncoding: pgx closes the connection when an argument in the middle of a long batch cannot be encoded.

@@ -238,7 +238,7 @@ func (g *group) call(a *attempt, e *entry) (err error) {
 			err = fault.Recovered(p)
 		}
 	}()
-	return e.c.apply(ctx, &a.root, e.r)
+	return fault.Usable(e.c.apply(ctx, &a.root, e.r))
 }
 
 // conclude closes what the handler left open and looks at the connection.

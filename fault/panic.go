@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -31,6 +32,21 @@ func Recovered(v any) *PanicError {
 	}
 	return &PanicError{Value: v, Stack: userStack(3)}
 }
+
+// Usable gives err back after asking it what will be asked of it later: its text, Is, As and Unwrap. An error whose
+// methods panic (most often a nil pointer that nobody compared with nil) panics here: call it where a panic is recovered,
+// so that it is the failure of whoever returned it. nil stays nil.
+func Usable(err error) error {
+	if err != nil {
+		var skip *SkipError
+		_ = err.Error()
+		_ = errors.Is(err, errNobodys)
+		_ = errors.As(err, &skip)
+	}
+	return err
+}
+
+var errNobodys = errors.New("an error that nobody returns")
 
 // Error has the value's text if it has one, cut to 512 bytes, else its type: a value may be a whole payload.
 func (e *PanicError) Error() string { return "panic: " + cut(panicText(e.Value), maxPanicText) }

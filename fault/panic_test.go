@@ -3,6 +3,7 @@ package fault_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -91,5 +92,19 @@ func TestPanicStack(t *testing.T) {
 		require.LessOrEqual(t, len(stack), 4<<10)
 		require.True(t, strings.HasSuffix(stack, "\n"))
 		require.Zero(t, strings.Count(stack, "\n")%2)
+	})
+}
+
+func TestUsable(t *testing.T) {
+	t.Parallel()
+	t.Run("GivesBackWhatItGets", func(t *testing.T) {
+		t.Parallel()
+		require.NoError(t, fault.Usable(nil))
+		require.Equal(t, io.EOF, fault.Usable(io.EOF))
+	})
+	t.Run("PanicsWhereLookingAtTheErrorWould", func(t *testing.T) {
+		t.Parallel()
+		var nothing *fault.StatusError
+		require.Panics(t, func() { _ = fault.Usable(nothing) })
 	})
 }

@@ -125,7 +125,7 @@ func (rt *Route) event(r *record.Record) (err error) {
 			err = remember(r, fault.Recovered(p))
 		}
 	}()
-	err = rt.Decode(r)
+	err = fault.Usable(rt.Decode(r))
 	if _, skip := fault.AsSkip(err); skip {
 		r.Event = skipped{err} // the inbox writes its row
 		return nil

@@ -162,6 +162,9 @@ func (rt *Route) validate() error {
 	missing(rt.Inbox == nil, "Inbox")
 	missing(rt.Graves == nil, "Graves")
 	missing(rt.DeadLetters == nil, "DeadLetters")
+	for i, find := range rt.Identity {
+		missing(find == nil, fmt.Sprintf("Identity[%d]", i))
+	}
 	return errors.Join(append(errs, rt.Retry.validate())...)
 }
 

@@ -268,6 +268,7 @@ func TestDecode(t *testing.T) {
 	for name, decode := range map[string]func(*record.Record) error{
 		"Error":              func(*record.Record) error { return errors.New("unexpected EOF") },
 		"Panic":              func(*record.Record) error { panic("index out of range") },
+		"ErrorThatPanics":    func(*record.Record) error { var nothing *fault.PanicError; return nothing },
 		"DeadlineLikeAnyErr": func(*record.Record) error { return context.DeadlineExceeded },
 	} {
 		bubble(t, "UndecodableIsDead/"+name, func(t *testing.T) {
@@ -291,6 +292,22 @@ func TestDecode(t *testing.T) {
 			require.Equal(t, 1, ran)
 		})
 	}
+
+	bubble(t, "ResolverThatPanicsOnOneRecordStopsNobody", func(t *testing.T) {
+		b := newBench(t)
+		b.rt.Identity = []dedup.Resolver{func(r *record.Record) (string, bool, error) {
+			if r.Offset == 3 {
+				panic("index out of range")
+			}
+			return "", false, nil
+		}}
+		c := b.run(t, func(*message.Message) error { return nil }, recs(10, oneKey)...)
+		require.Equal(t, dlq.Undecodable, b.topic.of(3)[0].Reason)
+		require.Equal(t, record.Dead, c.outcome(3))
+		for _, o := range []int64{0, 1, 2, 4, 9} {
+			require.Equal(t, record.Effected, c.outcome(o))
+		}
+	})
 
 	bubble(t, "UnreadableIdentityIsDeadUnderItsCoordinatesAndNeverRuns", func(t *testing.T) {
 		b := newBench(t)

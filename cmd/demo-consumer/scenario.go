@@ -80,6 +80,10 @@ func (s *scenario) outage(ctx context.Context) error {
 
 // join lets a second member into the group and waits until it has partitions.
 func (s *scenario) join(ctx context.Context) error {
+	if s.demo.settings.partitions < 2 {
+		s.demo.progress.note("no second member: there is one partition, and it would get none")
+		return nil
+	}
 	hooks, assigned := signalled(s.demo.tally.hooks("second"))
 	m, err := s.demo.world.join(ctx, s.demo.settings, hooks, s.demo.log)
 	if err != nil {
