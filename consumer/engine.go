@@ -201,20 +201,9 @@ func (c *Consumer) stack(s spec, inbox *dedup.Route, letters *dlq.Writer, shared
 
 func (c *Consumer) subscription(s spec, rt *middleware.Route, inbox *dedup.Route) kafka.Subscription {
 	return kafka.Subscription{
-		Started: c.started(s.name, inbox),
+		Started: claims{s.name, inbox, c.cfg.Logger}.started,
 		Name:    s.name, Order: s.options.Order, MaxBatch: s.options.MaxBatch, Lanes: s.options.Lanes,
 		Gates: []kafka.Gate{rt.Gates}, AttemptTimeout: s.options.AttemptTimeout,
-	}
-}
-
-// started counts how often a claim began at one offset: that is how a record is found that takes its process down. The
-// claim starts without the count if the database cannot be asked.
-func (c *Consumer) started(route string, inbox *dedup.Route) func(context.Context, *record.Record) {
-	return func(ctx context.Context, first *record.Record) {
-		if err := inbox.Claimed(ctx, first.TopicID, first.Partition, first.Offset); err != nil {
-			c.cfg.Logger.WarnContext(ctx, "start of a claim not counted", "route", route, "topic", first.Topic,
-				"partition", first.Partition, "offset", first.Offset, "error", err)
-		}
 	}
 }
 

@@ -63,27 +63,33 @@ const buryAgainSQL = `update headrace.inbox set original = coalesce(original, co
 	created_at = now(), reason = $4::text, error = $5::text
 where consumer_id = $1::int and message_id = $2::text::uuid and state = 2`
 
-// claimedSQL counts, and keeps a mark that is left over: the records before it run again first and leave marks of their
-// own. A mark ahead of the claim is the same suspicion, although the offset has moved: run one at a time, the records
-// before the killer took long enough for an offset to be committed.
-const claimedSQL = `insert into headrace.claim_starts as s (consumer_id, topic_id, part, off)
-values ($1::int, $2::text::uuid, $3::int, $4::bigint)
+// claimedSQL counts the deaths before this claim: starts that find another process's claim, never given up. It keeps a
+// mark that is left over: the records before it run again first and leave marks of their own. A mark ahead of the claim
+// is the same suspicion, although the offset has moved: run one at a time, the records before the killer took long enough
+// for an offset to be committed.
+const claimedSQL = `insert into headrace.claim_starts as s (consumer_id, topic_id, part, off, holder)
+values ($1::int, $2::text::uuid, $3::int, $4::bigint, $5::text::uuid)
 on conflict (consumer_id, topic_id, part) do update set
-	starts = case when s.off = excluded.off or coalesce(s.marked, s.killer) >= excluded.off then s.starts + 1 else 1 end,
+	deaths = case when s.off = excluded.off or coalesce(s.marked, s.killer) >= excluded.off
+		then s.deaths + case when s.holder <> excluded.holder then 1 else 0 end else 0 end,
 	killer = case when coalesce(s.marked, s.killer) >= excluded.off then coalesce(s.marked, s.killer) end,
 	killed = case when s.marked is null then s.killed else s.marked_by end,
 	killed_at = case when s.marked is null then s.killed_at else s.marked_at end,
-	marked = null, off = excluded.off
-returning starts`
+	marked = null, off = excluded.off, holder = excluded.holder
+returning deaths`
+
+const releasedSQL = `update headrace.claim_starts set holder = null,
+	marked = case when marked_by = $4::text::uuid then null else marked end
+where consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int and holder = $4::text::uuid`
 
 // markSQL marks the record that runs next, unless it is the one whose mark was left over. It answers whether it is, and
 // whether that is so recent that the other process may be alive.
 const markSQL = `with mark as (
 	update headrace.claim_starts set marked = $4::bigint, marked_by = $5::text::uuid, marked_at = now()
 	where consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int
-		and (killer is distinct from $4::bigint or killed = $5::text::uuid)
+		and (killer is distinct from $4::bigint or killed = $5::text::uuid or deaths < $7::int)
 )
-select coalesce(killer = $4::bigint and killed <> $5::text::uuid, false),
+select coalesce(killer = $4::bigint and killed <> $5::text::uuid, false) and deaths >= $7::int,
 	coalesce(killed_at > now() - $6::bigint * interval '1 millisecond', false)
 from headrace.claim_starts where consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int`
 

@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// suspectStarts is the start of a claim at an unmoved offset from which its records run one at a time.
-	suspectStarts = 3
+	// killerDeaths is how many processes must have died of a record; from one fewer on, what may be the killer runs one
+	// at a time.
+	killerDeaths = 3
 	// suspectBatches is how many of the largest groups may have been in flight when a process died.
 	suspectBatches = 20
 	// markGrace is how long a mark may outlive its record's last possible moment while its process is alive.
@@ -30,9 +31,8 @@ var errMarked = errors.New("another member has marked the record and may still r
 //
 //	start 1 ─► dies ─► start 2 ─► dies ─► start 3: one at a time, each marked ─► dies ─► start 4: its mark is found
 //
-// The killer is dead then (crash_loop), after three deaths; its neighbours have their effects. A claim may also start at
-// an unmoved offset for innocent reasons, an idle topic and many deployments: that costs its next records the company,
-// and nothing else.
+// The killer is dead then (crash_loop), after three deaths; its neighbours have their effects. A claim that was given up
+// in order is no death, however often: deployments while its head is held, or an idle topic, make nobody a suspect.
 type suspects struct {
 	rt *Route
 
@@ -48,25 +48,35 @@ type partition struct {
 
 // Claimed tells the route that a claim of a partition starts at offset, that of its first record: it is the same at each
 // start as long as nothing is committed, also where the committed offset points into a gap. Call it once a claim, before
-// its first Run. An error is the database's; the claim may start all the same.
+// its first Run, and Released when the claim ends in order. An error is the database's; the claim may start all the same.
 func (rt *Route) Claimed(ctx context.Context, topicID uuid.UUID, part int32, offset int64) error {
-	var starts int
-	err := rt.in.pool.QueryRow(ctx, claimedSQL, rt.consumer, topicID.String(), part, offset).Scan(&starts)
+	var deaths int
+	err := rt.in.pool.QueryRow(ctx, claimedSQL, rt.consumer, topicID.String(), part, offset, rt.in.id.String()).Scan(&deaths)
 	if err != nil {
-		return fmt.Errorf("count the start of a claim: %w", err)
+		return fmt.Errorf("count the deaths of a claim: %w", err)
 	}
-	rt.suspects.note(partition{topicID, part}, offset, starts)
+	rt.suspects.note(partition{topicID, part}, offset, deaths)
 	return nil
 }
 
-func (s *suspects) note(p partition, offset int64, starts int) {
+// Released tells the route that this process gives its claim of a partition up, alive. A claim that nobody releases
+// counts as a death when the next one starts.
+func (rt *Route) Released(ctx context.Context, topicID uuid.UUID, part int32) error {
+	_, err := rt.in.pool.Exec(ctx, releasedSQL, rt.consumer, topicID.String(), part, rt.in.id.String())
+	if err != nil {
+		return fmt.Errorf("release a claim: %w", err)
+	}
+	return nil
+}
+
+func (s *suspects) note(p partition, offset int64, deaths int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.until == nil {
 		s.until = make(map[partition]int64)
 	}
 	delete(s.until, p)
-	if starts >= suspectStarts {
+	if deaths >= killerDeaths-1 {
 		s.until[p] = offset + int64(suspectBatches*s.rt.in.cfg.MaxBatch)
 	}
 	s.any.Store(len(s.until) > 0)
@@ -90,7 +100,7 @@ func (s *suspects) mark(g *group, e *entry) bool {
 	alive := s.rt.cfg.AttemptTimeout + s.rt.in.cfg.HardGrace + s.rt.in.cfg.CommitTimeout + markGrace
 	var found, fresh bool
 	err := s.rt.in.pool.QueryRow(ctx, markSQL, s.rt.consumer, e.r.TopicID.String(), e.r.Partition, e.r.Offset,
-		s.rt.in.id.String(), alive.Milliseconds()).Scan(&found, &fresh)
+		s.rt.in.id.String(), alive.Milliseconds(), killerDeaths).Scan(&found, &fresh)
 	switch {
 	case err != nil:
 		e.err = fault.Unavailable(err, fault.Database)

@@ -98,6 +98,22 @@ func TestSuspects(t *testing.T) {
 		requireOutcomes(t, record.Effected, rs[1])
 	})
 
+	// Deployments while the head is held, and then one node is lost while an innocent record runs.
+	t.Run("ClaimThatWasGivenUpInOrderIsNoDeath", func(t *testing.T) {
+		t.Parallel()
+		dsn := pgtest.DSN(t, migrations.Up, schema)
+		for range 5 {
+			b := start(t, dsn)
+			require.NoError(t, b.rt.Released(t.Context(), topicID, 0))
+		}
+		die(start(t, dsn), recs(newOwner(), 20))
+		b := start(t, dsn)
+		require.False(t, b.rt.suspects.any.Load())
+		rs := recs(newOwner(), 20)
+		b.run(rs, effect)
+		requireOutcomes(t, record.Effected, rs...)
+	})
+
 	t.Run("OffsetThatMovesStartsAnew", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t, setup{})
@@ -106,6 +122,7 @@ func TestSuspects(t *testing.T) {
 		}
 		require.False(t, b.rt.suspects.any.Load())
 		for range 2 {
+			b.exec("update headrace.claim_starts set holder = gen_random_uuid()") // another process, that died
 			require.NoError(t, b.rt.Claimed(t.Context(), topicID, 0, 4))
 		}
 		require.True(t, b.rt.suspects.has(rec(newOwner(), 4, "")))

@@ -146,8 +146,11 @@ type Subscription struct {
 	// which the claim begins, and no record of it has been handed out yet. It may block; ctx ends after 5 s, and when
 	// the claim begins to end.
 	//
+	// What it returns, if not nil, is called when the claim begins to end in order (revoked, stopping), and has 100 ms;
+	// not when the claim is lost.
+	//
 	// Defaults to nil.
-	Started func(ctx context.Context, first *record.Record)
+	Started func(ctx context.Context, first *record.Record) (ended func(ctx context.Context))
 }
 
 const (

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -15,6 +16,9 @@ const sendPatience = time.Second
 
 // startTimeout bounds Subscription.Started: what it remembers is worth a wait, not a claim.
 const startTimeout = 5 * time.Second
+
+// endTimeout bounds what Started returned: whoever gets the partition waits for it, and so does a stop.
+const endTimeout = 100 * time.Millisecond
 
 // delivery hands the batches of one line to one subscription.
 type delivery struct {
@@ -42,14 +46,15 @@ func (s *Source) deliver(o *owned, l *claim.Line, sub *subscription) {
 			return
 		}
 		if first && sub.sub.Started != nil {
-			d.started(b.Records[0])
+			defer d.started(b.Records[0])()
 		}
 		d.send(b)
 	}
 }
 
-// started tells the route of its first record, within startTimeout and the claim's life.
-func (d *delivery) started(first *record.Record) {
+// started tells the route of its first record, within startTimeout and the claim's life, and gives what tells it that
+// the claim ends in order.
+func (d *delivery) started(first *record.Record) (ended func()) {
 	ctx, cancel := context.WithTimeout(d.ctx, startTimeout)
 	defer cancel()
 	go func() {
@@ -59,8 +64,16 @@ func (d *delivery) started(first *record.Record) {
 		case <-ctx.Done():
 		}
 	}()
-	d.sub.sub.Started(ctx, first)
+	tell := d.sub.sub.Started(ctx, first)
 	first.Begin() // what was waited for is not the handler's time
+	return func() {
+		if tell == nil || errors.Is(context.Cause(d.claim.Hard()), record.ErrLost) {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), endTimeout)
+		defer cancel()
+		tell(ctx)
+	}
 }
 
 func (d *delivery) shut() bool {

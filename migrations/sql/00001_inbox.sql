@@ -42,7 +42,10 @@ create table headrace.claim_starts (
     topic_id    uuid        not null,
     part        int         not null,
     off         bigint      not null,
-    starts      int         not null default 1,
+    -- the process whose claim it is, null once it has given the claim up in order
+    holder      uuid,
+    -- starts that found a holder: it did not live to give the claim up
+    deaths      int         not null default 0,
     -- the record that runs, and which process runs it
     marked      bigint,
     marked_by   uuid,
@@ -54,7 +57,7 @@ create table headrace.claim_starts (
     primary key (consumer_id, topic_id, part)
 );
 
-comment on table headrace.claim_starts is 'starts of a claim at an unmoved offset, and the record that runs alone';
+comment on table headrace.claim_starts is 'deaths of claims at an unmoved offset, and the record that runs alone';
 
 -- +goose StatementBegin
 -- Which of these ids are being inserted by another transaction at this moment? Each insert has a sub-transaction of its
