@@ -40,6 +40,8 @@ type entry struct {
 	solo bool
 	// suspect: it was in line when its process died several times, so it is marked before it runs.
 	suspect bool
+	// watched: it was alone when a connection was lost, so its next ones are compared with another.
+	watched bool
 	// conflicts and losses count what ended a group while its handler ran, or nobody's in particular; the second number
 	// of each is those with it alone.
 	conflicts, conflictsAlone uint8

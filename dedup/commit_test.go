@@ -121,6 +121,43 @@ func TestCommit(t *testing.T) {
 		require.Zero(t, b.counted(b.attempts, "unavailable"))
 	})
 
+	// An administrator, a pooler that restarts, a proxy that resets: all connections end at once, again and again.
+	t.Run("RecordThatRunsWhileAllConnectionsEndIsNoKiller", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, setup{})
+		r := recs(newOwner(), 1)
+		ends := 0
+		for range 20 {
+			b.run(r, func(ctx context.Context, tx pgx.Tx, _ *record.Record) error {
+				if ends++; ends > 8 {
+					return effect(ctx, tx, r[0])
+				}
+				_, err := tx.Exec(ctx, "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() order by pid = pg_backend_pid()")
+				return err
+			})
+			if r[0].Settled() {
+				break
+			}
+			requireClass(t, fault.ClassUnavailable, r[0])
+		}
+		requireOutcomes(t, record.Effected, r...)
+	})
+
+	t.Run("LockThatIsNotGivenIsNoFaultOfTheRecord", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, setup{})
+		r := recs(newOwner(), 1)
+		migrating, err := b.pool.Begin(t.Context())
+		require.NoError(t, err)
+		_, err = migrating.Exec(t.Context(), "lock table eff in access exclusive mode")
+		require.NoError(t, err)
+		b.run(r, effect)
+		requireClass(t, fault.ClassBusy, r[0])
+		require.NoError(t, migrating.Rollback(t.Context()))
+		b.run(r, effect)
+		requireOutcomes(t, record.Effected, r...)
+	})
+
 	t.Run("RecordThatKillsItsBackendIsACrashLoopAfterThreeTimesAlone", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t, setup{})

@@ -186,7 +186,7 @@ func TestContention(t *testing.T) {
 		}
 	})
 
-	t.Run("RowThatSomebodyElseHoldsIsTransientAfterThreeTimesAlone", func(t *testing.T) {
+	t.Run("RowThatSomebodyElseHoldsIsBusyAfterThreeTimesAlone", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t, setup{})
 		tx, err := b.pool.Begin(t.Context())
@@ -199,7 +199,7 @@ func TestContention(t *testing.T) {
 			_, err := tx.Exec(ctx, "update acc set balance = 1 where id = 1")
 			return err
 		}))
-		requireClass(t, fault.ClassTransient, rs[4])
+		requireClass(t, fault.ClassBusy, rs[4])
 		requireOutcomes(t, record.Effected, without(rs, 4)...)
 		b.requireLedger(9)
 	})

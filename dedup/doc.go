@@ -52,7 +52,7 @@
 // its dead letter is produced again, with the reason that the row keeps ([DeadError]). Only a record of the replay topic
 // takes a dead row over.
 //
-// A record that takes its connection down three times, alone and while the database answers others, is dead as
+// A record that takes its connection down three times, alone and while one beside it lives on, is dead as
 // [ErrCrashLoop]; so is one that takes the whole process down, which [Route.Claimed] finds.
 //
 // # Retention

@@ -13,8 +13,8 @@ var (
 	// ErrConflict: another record with the same identity and other bytes was dealt with before. It is a dead letter with
 	// reason id_conflict, never a duplicate.
 	ErrConflict = errors.New("identity was used before with another value")
-	// ErrCrashLoop: the record, alone in its transaction, lost its connection three times while the database went on
-	// answering, or its process died three times while it ran. It is a dead letter with reason crash_loop.
+	// ErrCrashLoop: the record, alone in its transaction, lost its connection three times while one beside it lived
+	// on, or its process died three times while it ran. It is a dead letter with reason crash_loop.
 	ErrCrashLoop = errors.New("record takes down its database connection, or its process, each time it runs")
 	// ErrRouteStopped: a handler ended the group's transaction by itself. Nothing more of the route runs in this process.
 	ErrRouteStopped = errors.New("route stopped: a handler ended the inbox's transaction")

@@ -30,6 +30,7 @@ type group struct {
 	interrupt context.CancelFunc
 
 	conn   *pgxpool.Conn
+	beside *pgxpool.Conn // another one, while a record is watched that may kill its connection
 	tx     pgx.Tx
 	began  time.Time
 	ran    time.Time     // when the first handler began
@@ -195,6 +196,10 @@ func (g *group) run() bool {
 			return true
 		}
 		defer g.rt.suspects.unmark(e)
+	}
+	if e := g.alone(); e != nil && e.watched {
+		g.watchBeside()
+		defer g.leaveBeside()
 	}
 	g.running.Store(true)
 	g.ran = time.Now()

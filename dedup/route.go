@@ -55,7 +55,7 @@ const (
 //   - record.ErrNotRun: one it must stay behind failed, or the delivery is ending; no attempt;
 //   - ErrDead (a *DeadError): produce its dead letter again; ErrConflict, ErrCrashLoop: it is dead for that reason;
 //   - fault.Busy: another member has it in hand; fault.Unavailable: the database is away, or the route was stopped;
-//     fault.Transient: its deadline passed, or others were in its way three times;
+//     fault.Transient: its deadline passed, or it met another transaction three times (a lock not given: fault.Busy);
 //   - the cause of ctx, when that ended.
 //
 // ctx is the delivery's: when it ends, what is not committed is rolled back. When the records' Soft closes, nothing more

@@ -14,6 +14,8 @@ import (
 // errAttempt is the Err of an attempt whose time is up.
 var errAttempt = context.DeadlineExceeded
 
+var errConnection = errors.New("the connection was lost")
+
 var errSlowCommit = errors.New("its COMMIT took longer than CommitTimeout three times (a deferred trigger?)")
 
 const (
@@ -127,14 +129,14 @@ func (g *group) undo() verdict {
 }
 
 // collide gives way to another transaction: what stands before the savepoint is committed, everything since comes again,
-// under the route's exclusive lock. A record that collides alone three times is charged: what is in its way is not ours.
+// under the route's exclusive lock. What is in the way of a record that collides alone three times is not ours: it fails.
 func (g *group) collide(e *entry) verdict {
 	g.rt.conflict()
 	e.conflicts++
 	if g.alone() == e {
 		if e.conflictsAlone++; e.conflictsAlone >= 3 {
 			e.conflictsAlone = 0
-			g.fail(e, fault.Transient(e.cause))
+			g.fail(e, outmatched(e.cause))
 		}
 		return collided
 	}
@@ -149,26 +151,92 @@ func (g *group) collide(e *entry) verdict {
 	return cutOff
 }
 
-// blame counts who was running when the connection was lost. Who was alone three times kills it, provided that the
-// database answers others. Where nobody in particular was (a savepoint, COMMIT), the second time separates the group.
-func (g *group) blame(e *entry) verdict {
-	if e == nil {
-		e = g.alone()
+// outmatched is a record that lost alone, three times. A lock that is not given is somebody's maintenance (ALTER TABLE,
+// VACUUM FULL) and no fault of the record: it waits, free of charge, however long that takes.
+func outmatched(cause error) error {
+	if isCode(cause, codeLock) {
+		return fault.Busy(cause)
 	}
-	switch {
-	case e == nil:
+	return fault.Transient(cause)
+}
+
+// blame counts who was running when the connection was lost. Where nobody in particular was (a savepoint, COMMIT), the
+// second time separates the group; alone that says nothing about the record, and it waits for the database.
+func (g *group) blame(e *entry) verdict {
+	switch alone := g.alone(); {
+	case alone == nil && e == nil:
 		for _, x := range g.entries {
 			x.losses++
 			x.solo = x.solo || x.losses >= 2
 		}
-	case g.alone() != e:
+	case alone == nil:
 		e.solo = true
+	case e == nil && !g.slow:
+		alone.err = fault.Unavailable(errConnection, fault.Database)
+	default:
+		g.suspectKiller(alone)
+	}
+	return lost
+}
+
+// suspectKiller is for a record that was alone when the connection was lost. Three times it was its own doing, provided
+// that each time a connection beside it has lived on: an administrator who ends all sessions, a pooler that restarts and
+// a proxy that resets say nothing about the record. The tries are seconds apart.
+func (g *group) suspectKiller(e *entry) {
+	switch {
+	case g.beside == nil && !e.watched:
+		e.watched = true // from now on somebody looks
+	case !g.slow && !g.othersLive():
+		e.err = fault.Unavailable(errConnection, fault.Database)
 	default:
 		if e.lossesAlone++; e.lossesAlone >= 3 {
 			g.convict(e)
+			return
 		}
+		g.rest(e, time.Second<<e.lossesAlone)
 	}
-	return lost
+}
+
+// watchBeside takes a second connection for the time of a group, to see whether it outlives the first.
+func (g *group) watchBeside() {
+	ctx, cancel := context.WithTimeout(g.ctx, acquireTimeout)
+	defer cancel()
+	conn, err := g.rt.in.pool.Acquire(ctx)
+	if err != nil {
+		return // then nobody has looked, and nothing is proved
+	}
+	if conn.Ping(ctx) != nil {
+		conn.Release()
+		return
+	}
+	g.beside = conn
+}
+
+func (g *group) leaveBeside() {
+	if g.beside != nil {
+		g.beside.Release()
+		g.beside = nil
+	}
+}
+
+func (g *group) othersLive() bool {
+	if g.beside == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), acquireTimeout)
+	defer cancel()
+	return g.beside.Ping(ctx) == nil
+}
+
+// rest waits before the record's next try, unless its delivery ends.
+func (g *group) rest(e *entry, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-e.r.Soft():
+	case <-e.c.ctx.Done():
+	}
 }
 
 // convict gives its verdict to a record that was alone three times when the connection was lost. Should its last COMMIT
