@@ -38,6 +38,9 @@ func (c *chain) admitted(r *record.Record, d Decision, permit Permit) bool {
 			permit.Return()
 		}
 	}()
+	if c.few {
+		c.pause()
+	}
 	answer, ok := c.bury(r, d)
 	if !ok {
 		return false

@@ -301,6 +301,37 @@ func TestDeadLetter(t *testing.T) {
 		require.Equal(t, fault.DeadLetterTopic, b.holds.get()[0].Dependency)
 	})
 
+	bubble(t, "FewDeadOfAMessageDoNotHoldUpTheNext", func(t *testing.T) {
+		b := newBench(t)
+		b.topic.write = func(ctx context.Context, _ dlq.Letter) error { return sleep(ctx, 5*time.Second) }
+		fails := func(m *message.Message) error {
+			if record.Of(m.Context()).Offset == 3 {
+				return errBoom
+			}
+			return nil
+		}
+		c := b.claim(t, 1, 20, b.handler(t, fails))
+		c.add(recs(40, ownKey)...)
+		elapse(time.Second) // the letter is on its way
+		require.Equal(t, record.Unsettled, c.outcome(3))
+		require.Equal(t, record.Effected, c.outcome(39), "there is one lane")
+		c.idle()
+		require.Equal(t, record.Dead, c.outcome(3))
+	})
+
+	bubble(t, "MessageOfFailuresKeepsItsLane", func(t *testing.T) {
+		b := newBench(t)
+		b.topic.write = func(ctx context.Context, _ dlq.Letter) error { return sleep(ctx, 5*time.Second) }
+		c := b.claim(t, 1, 20, b.handler(t, func(*message.Message) error { return errBoom }))
+		c.add(recs(40, ownKey)...)
+		elapse(time.Second)
+		require.Equal(t, record.Unsettled, c.outcome(0))
+		require.Empty(t, b.topic.of(39))
+		elapse(20 * time.Second)
+		c.idle()
+		require.Equal(t, record.Dead, c.outcome(39))
+	})
+
 	bubble(t, "OneThatIsTooLargeHoldsNobodyElse", func(t *testing.T) {
 		b := newBench(t)
 		b.topic.write = func(_ context.Context, l dlq.Letter) error {

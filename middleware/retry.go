@@ -43,7 +43,13 @@ type delivery struct {
 	msg  *message.Message // read only: every pass gets a message of its own
 	next message.HandlerFunc
 	soft <-chan struct{}
+	// few says that hardly any of the message failed: it gives its lane to the next message while dead letters are written
+	// and acknowledged. A message of failures keeps its lane: that is what bounds how many wait for the topic at once.
+	few bool
 }
+
+// fewShare is how many records of a message there must be for each chain that gives up its lane for its dead letters.
+const fewShare = 10
 
 func (d *delivery) ctx() context.Context { return d.msg.Context() }
 
@@ -63,7 +69,9 @@ func (d *delivery) run(rs []*record.Record) error {
 	if !ok {
 		return &givenBack{left: len(rs), all: len(rs), cause: context.Cause(d.ctx())}
 	}
-	d.follow(d.pass(rs, ps))
+	chains := d.pass(rs, ps)
+	d.few = len(chains)*fewShare <= len(rs)
+	d.follow(chains)
 	if left := record.Remaining(rs); len(left) > 0 {
 		return &givenBack{left: len(left), all: len(rs), cause: left[0].Err}
 	}
