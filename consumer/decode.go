@@ -9,7 +9,8 @@ import (
 
 // Decoder turns a record's value into the route's type: into is a pointer to a fresh T. It runs once a delivery,
 // before any transaction; an error or a panic is the record's, which goes to the dead letter topic as undecodable.
-// It must not keep or change the record.
+// It must not keep or change the record. It has no deadline but MaxPollInterval, as a handler that ignores its context:
+// one that asks somebody, a schema registry, brings a time-out of its own.
 type Decoder func(r *record.Record, into any) error
 
 // errTombstone is what a nil value is to a decoder that wants bytes.

@@ -158,6 +158,26 @@ func TestRun_End(t *testing.T) {
 		require.ErrorContains(t, r.ended(), "longer than MaxPollInterval 4s")
 	})
 
+	t.Run("GivesUpADecoderThatNeverEnds", func(t *testing.T) {
+		t.Parallel()
+		b := newBed(t)
+		leave := make(chan struct{})
+		route := effectRoute("stuck")
+		route.Decode = func(*record.Record, any) error {
+			<-leave // a schema registry, asked without a time-out
+			return nil
+		}
+		route.Attempts, route.AttemptTimeout = 1, 500*time.Millisecond
+		cfg := b.config()
+		cfg.DeadLetterTimeout, cfg.CommitReserve, cfg.MaxPollInterval = time.Second, 500*time.Millisecond, 3*time.Second
+		cfg.DrainGrace, cfg.HardGrace = 500*time.Millisecond, 500*time.Millisecond
+		b.produce(items("ok", 1)...)
+		r := b.start(cfg, route)
+		b.eventually("liveness turns red", func() bool { code, _ := r.ask("/livez"); return code == http.StatusServiceUnavailable })
+		require.ErrorContains(t, r.ended(), "longer than MaxPollInterval 3s", "though the decoder never returned")
+		close(leave)
+	})
+
 	t.Run("GoesOnWhereThePreviousOneStopped", func(t *testing.T) {
 		t.Parallel()
 		b := newBed(t)

@@ -57,7 +57,7 @@ func (s *Source) reportStuck(late claim.Running) {
 	r := late.Record
 	s.report(record.Report{
 		Kind: record.ReportStuckRecord, Route: late.Line.Name(), Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Age: late.For,
-		Hint: fmt.Sprintf("a handler runs and does not heed its context; after MaxPollInterval %s this process gives up", s.cfg.MaxPollInterval),
+		Hint: fmt.Sprintf("its handler does not heed its context, or its decoder does not return; after MaxPollInterval %s this process gives up", s.cfg.MaxPollInterval),
 	})
 }
 

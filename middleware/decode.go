@@ -93,6 +93,13 @@ func (rt *Route) decode(r *record.Record) error {
 	if known, ok := r.Event.(unreadable); ok {
 		return known.err
 	}
+	if r.Identity.ID != "" && (rt.Decode == nil || r.Event != nil) {
+		return nil
+	}
+	// Resolvers and the decoder are the user's, and one that asks somebody may wait for ever: so it is running time of
+	// this record, for the watchdog to see.
+	r.Begin()
+	defer r.End()
 	if r.Identity.ID == "" {
 		if err := dedup.Identify(r, rt.Identity...); err != nil {
 			return remember(r, err)

@@ -153,8 +153,8 @@ func (r *Record) Ending() bool {
 func (r *Record) Domain() string { return r.domain }
 
 // Begin starts the record's running time, which the watchdog looks at; End stops it. The owner begins it when it hands
-// the record out; the stack ends it at its door and begins it again around each attempt, so that waits in a writer's
-// queue, back-offs and holds do not count.
+// the record out; the stack ends it at its door and begins it again around decoding and each attempt, so that waits in
+// a writer's queue, back-offs and holds do not count.
 func (r *Record) Begin() {
 	r.attempt.Store(int32(r.Attempts) + 1)
 	r.began.Store(int64(time.Since(epoch)))

@@ -32,7 +32,7 @@ const (
 	ReportStackOrder = "stack_order"
 	// ReportStrayPanic: something outside of a handler panicked; the records were given back.
 	ReportStrayPanic = "stray_panic"
-	// ReportStuckRecord: a handler runs and does not heed its context.
+	// ReportStuckRecord: a handler runs and does not heed its context, or a decoder or resolver does not return.
 	ReportStuckRecord = "stuck_record"
 	// ReportSubscriptionGone: a subscription has ended while its source goes on; its records hold the offset.
 	ReportSubscriptionGone = "subscription_gone"
