@@ -102,8 +102,9 @@ type RouteConfig struct {
 	Writers int
 	// MaxBatch is the most records that share a transaction. Defaults to Config.MaxBatch.
 	MaxBatch int
-	// Solo gives each record a transaction of its own. Its handler may then use SET LOCAL, SET CONSTRAINTS and the like,
-	// which otherwise would leak to other records. It costs most of the throughput.
+	// Solo gives each record a transaction of its own. Its handler may then use what ends with that and would leak to
+	// other records otherwise: SET LOCAL, SET CONSTRAINTS, cursors, CREATE TEMP … ON COMMIT DROP. It costs most of the
+	// throughput.
 	Solo bool
 	// Isolation is the transactions' isolation level. Any other than the default implies Solo.
 	//

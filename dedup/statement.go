@@ -1,6 +1,9 @@
 package dedup
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // statements knows which SQL a handler may not run. It remembers what it has seen, because a handler's texts are few and
 // come again with every record. It belongs to one writer.
@@ -26,100 +29,163 @@ func (s *statements) check(sql string) error {
 	return err
 }
 
-// scan looks at each statement of the text: its first words, and whether a function among its words changes the session.
+// scan looks at each statement of the text: its first words, and whether anything among its words outlives the record.
 func (s *statements) scan(sql string) error {
-	var head []string
+	var st statement
 	for sc := (scanner{text: sql}); ; {
 		word, ok := sc.next()
 		switch {
 		case !ok:
-			return s.refuse(head)
+			return s.refuse(&st)
 		case word == ";":
-			if err := s.refuse(head); err != nil {
+			if err := s.refuse(&st); err != nil {
 				return err
 			}
-			head = head[:0]
-		case s.leaks(word):
-			return &TxError{Statement: word, Why: "it changes the session for the records that come after"}
-		case len(head) < 4:
-			head = append(head, word)
+			st = statement{head: st.head[:0]}
+		case s.leaks(name(word)) && sc.atCall():
+			return &TxError{Statement: name(word), Why: "it changes the session for the records that come after"}
+		default:
+			st.add(word)
 		}
 	}
+}
+
+// maxHead is how many words of a statement may matter for what it is: the longest is a cursor's declaration.
+const maxHead = 12
+
+// statement is what scan has seen of one statement.
+type statement struct {
+	head []string // its first words; quoted names have their quotes
+	// last are the words before this one, the nearest first.
+	last [2]string
+	// making says that a "temp" now would be of what is made: after CREATE and SELECT … INTO.
+	making bool
+	// temp: it makes something that lives as long as the session; drops: but for ON COMMIT DROP.
+	temp, drops bool
+}
+
+func (st *statement) add(word string) {
+	if len(st.head) < maxHead {
+		st.head = append(st.head, word)
+	}
+	switch {
+	case len(st.head) == 1 && word == "create":
+		st.making = true
+	case word == "into":
+		st.making = st.last[0] != "insert" && st.last[0] != "merge" // there, temp would be the table's name
+	case word == "temp", word == "temporary":
+		st.temp = st.temp || st.making
+		st.making = false
+	case temporarySchema(name(word)):
+		st.temp = st.temp || st.making || st.head[0] == "create"
+		st.making = false
+	case word == "drop" && st.last == [2]string{"commit", "on"}:
+		st.drops = true
+	case word != "or" && word != "replace" && word != "local" && word != "global":
+		st.making = false
+	}
+	st.last = [2]string{word, st.last[0]}
+}
+
+func (st *statement) at(i int) string {
+	if i < len(st.head) {
+		return st.head[i]
+	}
+	return ""
+}
+
+// named says whether the statement ends with the name of the inbox's savepoint.
+func (st *statement) named() bool { return name(st.last[0]) == savepoint }
+
+// temporarySchema knows the session's own schema by its alias and by its real names.
+func temporarySchema(name string) bool {
+	rest, ok := strings.CutPrefix(name, "pg_temp")
+	return ok && (rest == "" || strings.HasPrefix(rest, "_") && strings.Trim(rest[1:], "0123456789") == "")
 }
 
 const (
 	whyEnds  = "it would end the transaction that this record shares with others"
 	whyLeaks = "it would hold for the records that come after"
 	whyOurs  = "the savepoint is the inbox's"
+	whyStays = "it would still be there for the records that come after"
+	whyTemp  = "what is temporary would still be there for the records that come after"
 	// savepoint is the inbox's own.
 	savepoint = "headrace"
 )
 
-func (s *statements) refuse(head []string) error {
-	at := func(i int) string {
-		if i < len(head) {
-			return head[i]
-		}
-		return ""
-	}
+func (s *statements) refuse(st *statement) error {
 	why, words := "", 1
-	switch at(0) {
+	switch st.at(0) {
 	case "commit", "end", "abort", "begin", "start":
 		why = whyEnds
 	case "rollback":
-		why = rollbackWhy(head)
+		why = st.rollbackWhy()
 	case "prepare":
-		if at(1) == "transaction" {
+		if why = whyStays; st.at(1) == "transaction" {
 			why, words = whyEnds, 2
 		}
+	case "declare":
+		if !s.solo || st.holds() {
+			why = whyStays
+		}
 	case "savepoint", "release":
-		if at(len(head)-1) == savepoint {
+		if st.named() {
 			why = whyOurs
 		}
 	case "set", "reset", "discard", "listen", "unlisten", "load", "deallocate":
-		if !s.solo || !perTransaction(at(0), at(1)) {
+		if !s.solo || !perTransaction(st.at(0), st.at(1)) {
 			why, words = whyLeaks, 2
 		}
-	case "create":
-		if temporary(head) {
-			why, words = "a temporary table would still be there for the records that come after", 2
+	default:
+		if st.temp && (!s.solo || !st.drops) {
+			why, words = whyTemp, st.tempWords()
 		}
 	}
 	if why == "" {
 		return nil
 	}
-	return &TxError{Statement: strings.Join(head[:min(words, len(head))], " "), Why: why}
+	return &TxError{Statement: strings.Join(st.head[:min(words, len(st.head))], " "), Why: why}
+}
+
+// tempWords is how many words tell what it is: "create temp", "select".
+func (st *statement) tempWords() int {
+	if st.at(0) == "create" {
+		return 2
+	}
+	return 1
 }
 
 // rollbackWhy lets pass the rollback to a savepoint of the handler's own.
-func rollbackWhy(head []string) string {
-	for i, word := range head {
-		switch {
-		case i > 0 && word == "to" && head[len(head)-1] == savepoint:
-			return whyOurs
-		case i > 0 && word == "to":
-			return ""
-		}
+func (st *statement) rollbackWhy() string {
+	switch {
+	case !slices.Contains(st.head, "to"):
+		return whyEnds
+	case st.named():
+		return whyOurs
 	}
-	return whyEnds
+	return ""
 }
 
-func perTransaction(verb, next string) bool {
-	return verb == "set" && (next == "local" || next == "constraints" || next == "transaction")
-}
-
-func temporary(head []string) bool {
-	for _, word := range head[1:] {
-		if word == "temp" || word == "temporary" {
+// holds says whether a cursor outlives its transaction: DECLARE … CURSOR WITH HOLD FOR ….
+func (st *statement) holds() bool {
+	for i, word := range st.head {
+		switch {
+		case word == "for":
+			return false
+		case word == "with" && st.at(i+1) == "hold":
 			return true
 		}
 	}
 	return false
 }
 
+func perTransaction(verb, next string) bool {
+	return verb == "set" && (next == "local" || next == "constraints" || next == "transaction")
+}
+
 // leaks knows the functions that outlive the record.
-func (s *statements) leaks(word string) bool {
-	switch word {
+func (s *statements) leaks(function string) bool {
+	switch function {
 	case "set_config":
 		return !s.solo
 	case "pg_advisory_lock", "pg_advisory_lock_shared", "pg_try_advisory_lock", "pg_try_advisory_lock_shared",
@@ -129,8 +195,11 @@ func (s *statements) leaks(word string) bool {
 	return false
 }
 
-// scanner gives the unquoted words of a text in lower case, and ";". It jumps over comments, literals and quoted names,
-// where a word is no keyword.
+// name is a word without the quotes that keep it from being a keyword.
+func name(word string) string { return strings.Trim(word, `"`) }
+
+// scanner gives the words of a text in lower case, its quoted names with their quotes and as they are, and ";". It jumps
+// over comments and literals.
 type scanner struct {
 	text string
 	at   int
@@ -151,6 +220,10 @@ func (s *scanner) next() (string, bool) {
 		case c == ';':
 			s.at++
 			return ";", true
+		case c == '"':
+			n := quoted(rest, '"', false)
+			s.at += n
+			return rest[:n], true
 		default:
 			s.at += jump(rest)
 		}
@@ -158,10 +231,25 @@ func (s *scanner) next() (string, bool) {
 	return "", false
 }
 
+// atCall says whether an argument list comes next.
+func (s *scanner) atCall() bool {
+	for at := s.at; at < len(s.text); {
+		switch rest := s.text[at:]; {
+		case rest[0] == '(':
+			return true
+		case strings.HasPrefix(rest, "--"), strings.HasPrefix(rest, "/*"), strings.IndexByte(" \t\n\r\f\v", rest[0]) >= 0:
+			at += jump(rest)
+		default:
+			return false
+		}
+	}
+	return false
+}
+
 // jump is the length of what starts here and is no word.
 func jump(s string) int {
 	switch {
-	case s[0] == '\'' || s[0] == '"':
+	case s[0] == '\'':
 		return quoted(s, s[0], false)
 	case strings.HasPrefix(s, "--"):
 		return until(s, "\n")
