@@ -73,6 +73,7 @@ on conflict (consumer_id, topic_id, part) do update set
 	deaths = case when s.off = excluded.off or coalesce(s.marked, s.killer) >= excluded.off
 		then s.deaths + case when s.holder <> excluded.holder then 1 else 0 end else 0 end,
 	killer = case when coalesce(s.marked, s.killer) >= excluded.off then coalesce(s.marked, s.killer) end,
+	kills = case when s.marked is null then s.kills when s.marked = s.killer then s.kills + 1 else 1 end,
 	killed = case when s.marked is null then s.killed else s.marked_by end,
 	killed_at = case when s.marked is null then s.killed_at else s.marked_at end,
 	marked = null, off = excluded.off, holder = excluded.holder
@@ -82,14 +83,14 @@ const releasedSQL = `update headrace.claim_starts set holder = null,
 	marked = case when marked_by = $4::text::uuid then null else marked end
 where consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int and holder = $4::text::uuid`
 
-// markSQL marks the record that runs next, unless it is the one whose mark was left over. It answers whether it is, and
+// markSQL marks the record that runs next, unless it is the one whose mark was left over too often. It answers whether it is, and
 // whether that is so recent that the other process may be alive.
 const markSQL = `with mark as (
 	update headrace.claim_starts set marked = $4::bigint, marked_by = $5::text::uuid, marked_at = now()
 	where consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int
-		and (killer is distinct from $4::bigint or killed = $5::text::uuid or deaths < $7::int)
+		and (killer is distinct from $4::bigint or killed = $5::text::uuid or kills < $7::int)
 )
-select coalesce(killer = $4::bigint and killed <> $5::text::uuid, false) and deaths >= $7::int,
+select coalesce(killer = $4::bigint and killed <> $5::text::uuid, false) and kills >= $7::int,
 	coalesce(killed_at > now() - $6::bigint * interval '1 millisecond', false)
 from headrace.claim_starts where consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int`
 

@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// killerDeaths is how many processes must have died of a record; from one fewer on, what may be the killer runs one
-	// at a time.
+	// suspectDeaths is after how many deaths of a claim its records run one at a time, each marked.
+	suspectDeaths = 2
+	// killerDeaths is how many processes in a row must have died in one marked record.
 	killerDeaths = 3
 	// suspectBatches is how many of the largest groups may have been in flight when a process died.
 	suspectBatches = 20
@@ -29,10 +30,12 @@ var errMarked = errors.New("another member has marked the record and may still r
 // suspects finds a record that takes its process down (out of memory, os.Exit in a library): no error is ever seen of
 // it, only claims that start again and again at the same offset.
 //
-//	start 1 ─► dies ─► start 2 ─► dies ─► start 3: one at a time, each marked ─► dies ─► start 4: its mark is found
+//	start 1, 2: die ─► start 3: one at a time, each marked, dies ─► 4: its mark is found ─► dies again, and in 5 ─► start 6
 //
-// The killer is dead then (crash_loop), after three deaths; its neighbours have their effects. A claim that was given up
-// in order is no death, however often: deployments while its head is held, or an idle topic, make nobody a suspect.
+// The killer is dead then (crash_loop), after three deaths that are its own; its neighbours have their effects. A record
+// that ran when a node was lost, or an impatient operator sent SIGKILL, is not convicted for that: once is no proof. And
+// a claim that was given up in order is no death, however often: deployments while its head is held, or an idle topic,
+// make nobody a suspect.
 type suspects struct {
 	rt *Route
 
@@ -76,7 +79,7 @@ func (s *suspects) note(p partition, offset int64, deaths int) {
 		s.until = make(map[partition]int64)
 	}
 	delete(s.until, p)
-	if deaths >= killerDeaths-1 {
+	if deaths >= suspectDeaths {
 		s.until[p] = offset + int64(suspectBatches*s.rt.in.cfg.MaxBatch)
 	}
 	s.any.Store(len(s.until) > 0)

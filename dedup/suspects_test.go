@@ -35,7 +35,7 @@ func TestSuspects(t *testing.T) {
 	t.Run("RecordThatTakesItsProcessDownIsDeadAfterThreeTimes", func(t *testing.T) {
 		t.Parallel()
 		dsn := pgtest.DSN(t, migrations.Up, schema)
-		for range 3 {
+		for range 5 {
 			die(start(t, dsn), recs(newOwner(), 20))
 		}
 		b := start(t, dsn)
@@ -56,7 +56,7 @@ func TestSuspects(t *testing.T) {
 	t.Run("OffsetCommittedOnTheWayToTheKillerForgetsNothing", func(t *testing.T) {
 		t.Parallel()
 		dsn := pgtest.DSN(t, migrations.Up, schema)
-		for range 3 {
+		for range 5 {
 			die(start(t, dsn), recs(newOwner(), 20))
 		}
 		b := newBench(t, setup{dsn: dsn, cfg: short})
@@ -96,6 +96,24 @@ func TestSuspects(t *testing.T) {
 		})
 		next.run(rs[1:2], effect)
 		requireOutcomes(t, record.Effected, rs[1])
+	})
+
+	t.Run("SigkillsInARowConvictNobodyTheyHitOnce", func(t *testing.T) {
+		t.Parallel()
+		dsn := pgtest.DSN(t, migrations.Up, schema)
+		for killed := range int64(6) { // each hits another record
+			b := start(t, dsn)
+			rs := recs(newOwner(), 20)
+			c := newCall(context.Background(), rs[killed:killed+1], effect)
+			if e := &c.entries[0]; b.rt.suspects.has(e.r) {
+				require.True(t, b.rt.suspects.mark(newGroup(b.rt, &writer{}), e))
+			}
+		}
+		b := start(t, dsn)
+		b.exec("update headrace.claim_starts set killed_at = now() - interval '1 hour'")
+		rs := recs(newOwner(), 20)
+		b.run(rs, effect)
+		requireOutcomes(t, record.Effected, rs...)
 	})
 
 	// Deployments while the head is held, and then one node is lost while an innocent record runs.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -66,7 +67,7 @@ func (c ClientConfig) Options() []kgo.Opt {
 		kgo.SoftwareNameAndVersion("headrace", "v1"),
 		kgo.MetadataMaxAge(metadataMaxAge),
 		kgo.Dialer(c.dialer()),
-		kgo.WithLogger(clientLogger{c.Logger}),
+		kgo.WithLogger(&clientLogger{log: c.Logger}),
 	}
 	if c.SASL != nil {
 		opts = append(opts, kgo.SASL(c.SASL))
@@ -122,19 +123,50 @@ func handshake(ctx context.Context, conn net.Conn, cfg *tls.Config) (net.Conn, e
 
 // clientLogger hands the client's log on, one level lower: its "info" is a line for every connection and metadata
 // change, which an application's log does not want.
-type clientLogger struct{ log *slog.Logger }
+//
+// While a broker is away the client says so ten times a second. A line of one kind is told once a minute, the others go to
+// level debug; what an operator must know is a report of its own.
+type clientLogger struct {
+	log *slog.Logger
 
-var _ kgo.Logger = clientLogger{}
+	mu   sync.Mutex
+	told map[string]time.Time
+}
 
-func (l clientLogger) Level() kgo.LogLevel {
+// tellInterval is between two lines of one kind.
+const tellInterval = time.Minute
+
+var _ kgo.Logger = (*clientLogger)(nil)
+
+// Level implements kgo.Logger.
+func (l *clientLogger) Level() kgo.LogLevel {
 	if l.log.Enabled(context.Background(), slog.LevelDebug) {
 		return kgo.LogLevelInfo
 	}
 	return kgo.LogLevelWarn
 }
 
-func (l clientLogger) Log(level kgo.LogLevel, msg string, keyvals ...any) {
-	l.log.Log(context.Background(), slogLevel(level), "kafka client: "+msg, keyvals...)
+// Log implements kgo.Logger.
+func (l *clientLogger) Log(level kgo.LogLevel, msg string, keyvals ...any) {
+	to := slogLevel(level)
+	if to > slog.LevelDebug && !l.due(msg, time.Now()) {
+		to = slog.LevelDebug
+	}
+	l.log.Log(context.Background(), to, "kafka client: "+msg, keyvals...)
+}
+
+// due says whether a line of this kind may be told at now. The client's messages are constants, so there are few kinds.
+func (l *clientLogger) due(msg string, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if last, ok := l.told[msg]; ok && now.Sub(last) < tellInterval {
+		return false
+	}
+	if l.told == nil {
+		l.told = make(map[string]time.Time)
+	}
+	l.told[msg] = now
+	return true
 }
 
 func slogLevel(level kgo.LogLevel) slog.Level {

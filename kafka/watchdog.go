@@ -135,8 +135,11 @@ func beats(key int16) bool {
 	return key == int16(kmsg.Heartbeat) || key == int16(kmsg.ConsumerGroupHeartbeat)
 }
 
-// resumption is where a claim goes on that ended because the coordinator was silent: -1 if nothing was read.
-type resumption claim.Mark
+// resumption is where a claim goes on that ended because the coordinator was silent: Offset -1 if nothing was read.
+type resumption struct {
+	claim.Mark
+	settled bool // everything before it is: it is to be committed
+}
 
 // watchCoordinator ends every claim when the coordinator has been silent for a session: it has given the partitions to
 // somebody else, or cannot be asked. If it then answers as if nothing had been, the claims begin again where they were.
@@ -167,9 +170,9 @@ func (s *Source) silence(claims []*owned) {
 	for _, o := range claims {
 		s.client.PauseFetchPartitions(map[string][]int32{o.topic: {o.partition}})
 		o.EndSoft()
-		was[o.tp] = resumption{Offset: o.Load().First, Epoch: -1}
+		was[o.tp] = resumption{Mark: claim.Mark{Offset: o.Load().First, Epoch: -1}}
 		if m, ok := o.Watermark(); ok {
-			was[o.tp] = resumption(m)
+			was[o.tp] = resumption{m, true}
 		}
 	}
 	s.report(record.Report{
@@ -193,6 +196,9 @@ func (s *Source) revive() {
 	for at, r := range s.silenced {
 		o := s.newOwned(at, s.ids[at.topic])
 		o.paused.Store(true)
+		if r.settled {
+			o.GoOn(r.Mark) // perhaps not committed yet, and no record may come to move it
+		}
 		back = append(back, o)
 		if r.Offset >= 0 {
 			if offsets[at.topic] == nil {

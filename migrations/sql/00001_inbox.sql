@@ -52,6 +52,8 @@ create table headrace.claim_starts (
     marked_at   timestamptz,
     -- the mark that stood when a claim started: its process did not live to take it off
     killer      bigint,
+    -- how many times in a row it was this record's
+    kills       int         not null default 0,
     killed      uuid,
     killed_at   timestamptz,
     primary key (consumer_id, topic_id, part)

@@ -172,6 +172,14 @@ func (c *Claim) advance() {
 	}
 }
 
+// GoOn sets the watermark of a claim without records: that of an earlier claim of the same partition, which this one goes
+// on from because the ownership never ended.
+func (c *Claim) GoOn(from Mark) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mark, c.moved = from, true
+}
+
 // Watermark is how far everything is settled. It reports false before the first record is, and once the claim is
 // closed: nothing may be committed for it then.
 func (c *Claim) Watermark() (Mark, bool) {
