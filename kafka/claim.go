@@ -74,9 +74,10 @@ func (s *Source) claimsOf(parts map[string][]int32) []*owned {
 	return some
 }
 
-// limit is one claim's share of memory if there are n. With Source.mu held.
+// limit is one claim's share of memory if there are n: never nothing, because a claim that is full while it is empty is
+// paused for ever. With Source.mu held.
 func (s *Source) limit(topic string, n int) claim.Limit {
-	l := claim.Limit{Records: s.cfg.MaxInFlight, Bytes: s.cfg.MaxInFlightBytes / int64(max(n, 1))}
+	l := claim.Limit{Records: s.cfg.MaxInFlight, Bytes: max(s.cfg.MaxInFlightBytes/int64(max(n, 1)), 1)}
 	if l.Records > 0 {
 		return l
 	}

@@ -38,6 +38,7 @@ func TestSourceFaults(t *testing.T) {
 		{"HandlerBeyondMaxPollIntervalMakesTheMemberLeave", 1, handlerBeyondMaxPollInterval},
 		{"HoldBeyondMaxPollIntervalTripsNothing", 1, holdBeyondMaxPollInterval},
 		{"FullClaimIsPausedAndRevokedAtOnce", 2, fullClaim},
+		{"FewerBytesThanPartitionsHoldAFetchOfEach", 4, fewerBytesThanPartitions},
 		{"BackoffAndHoldEndAtOnceOnARevoke", 1, waitsEndOnARevoke},
 		{"RefusedTopicShowsInReady", 1, refusedTopic},
 		{"RefusedGroupShowsInReady", 1, refusedGroup},
@@ -290,6 +291,24 @@ func holdBeyondMaxPollInterval(w *world) {
 	wait(2 * time.Second)
 	require.EqualValues(w.t, 1, w.committed(0))
 	require.NoError(w.t, s.Close())
+}
+
+// fewerBytesThanPartitions: each claim's share of so little is no byte, and all were full while they were empty.
+func fewerBytesThanPartitions(w *world) {
+	for p := range int32(4) {
+		w.produceMany(p, 10)
+	}
+	s, got := w.source(func(c *kafka.SourceConfig) { c.MaxInFlightBytes = 3 }), &seen{}
+	wg := handle(w.subscribe(s), func(msg *message.Message) error {
+		got.add(records(msg)[0])
+		return nil
+	})
+	wait(time.Minute)
+	for p := range int32(4) {
+		require.ElementsMatch(w.t, upTo(10), got.of(p))
+	}
+	require.NoError(w.t, s.Close())
+	wg.Wait()
 }
 
 func fullClaim(w *world) {
