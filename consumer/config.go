@@ -63,11 +63,12 @@ type Config struct {
 	//
 	// Defaults to cooperative-sticky: only partitions that move are given up.
 	Balancer kafka.Balancer
-	// SessionTimeout is after what silence of this process its partitions go to others.
+	// SessionTimeout is after what silence of this process its partitions go to others. The brokers have bounds of their
+	// own, 6 s and 30 min as a rule.
 	//
 	// Defaults to 45 s.
 	SessionTimeout time.Duration
-	// HeartbeatInterval is how soon this process hears of a rebalance.
+	// HeartbeatInterval is how soon this process hears of a rebalance. At least 10 ms.
 	//
 	// Defaults to 1 s.
 	HeartbeatInterval time.Duration
@@ -89,7 +90,7 @@ type Config struct {
 	//
 	// Defaults to 5 s.
 	HardGrace time.Duration
-	// CommitInterval is how often offsets are committed.
+	// CommitInterval is how often offsets are committed. At least 10 ms.
 	//
 	// Defaults to 1 s.
 	CommitInterval time.Duration
@@ -99,7 +100,7 @@ type Config struct {
 	// Defaults to 5 s.
 	CommitReserve time.Duration
 	// DeadLetterTimeout is how long one dead letter may take to be confirmed by all in-sync replicas. After it the
-	// record is held, and the write is tried again.
+	// record is held, and the write is tried again. At least 1 s.
 	//
 	// Defaults to 10 s.
 	DeadLetterTimeout time.Duration
@@ -120,7 +121,7 @@ type Config struct {
 	//
 	// Defaults to 20 x the largest MaxBatch of the topic's routes.
 	MaxInFlight int
-	// MaxInFlightBytes is the same in bytes, for the process.
+	// MaxInFlightBytes is the same in bytes, for the process. One fetch of each partition may exceed it.
 	//
 	// Defaults to 64 MiB.
 	MaxInFlightBytes int64

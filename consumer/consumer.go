@@ -33,19 +33,14 @@ type Consumer struct {
 // [Consumer.Run].
 func New(cfg Config, routes ...AnyRoute) (*Consumer, error) {
 	cfg = cfg.withDefaults()
-	specs := make([]spec, len(routes))
-	names := make([]string, len(routes))
-	for i, r := range routes {
-		specs[i] = r.spec()
-		names[i] = specs[i].name
-	}
-	if err := refuse(validate(cfg, specs)); err != nil {
+	specs, problems := specsOf(routes)
+	if err := refuse(append(problems, validate(cfg, specs)...)); err != nil {
 		return nil, err
 	}
 	if cfg.Registry == nil {
 		cfg.Registry = prometheus.NewRegistry()
 	}
-	c := &Consumer{cfg: cfg, specs: specs, plan: plan(cfg, specs), metrics: newMetrics(names)}
+	c := &Consumer{cfg: cfg, specs: specs, plan: plan(cfg, specs), metrics: newMetrics(namesOf(specs))}
 	if err := errors.Join(cfg.Registry.Register(c.metrics), cfg.Registry.Register(newPartitions(c.stats))); err != nil {
 		return nil, refuse([]Problem{{
 			What: "the metrics cannot be registered", Err: err, Fix: "give each consumer of a process a Registry of its own, or leave it nil",

@@ -2,6 +2,8 @@ package consumer
 
 import (
 	"context"
+	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -41,7 +43,7 @@ type Options struct {
 	//
 	// Defaults to 3.
 	Attempts int
-	// AttemptTimeout is the deadline of one run of Apply.
+	// AttemptTimeout is the deadline of one run of Apply. At least 10 ms, at most dedup.MaxAttemptTimeout.
 	//
 	// Defaults to 5 s.
 	AttemptTimeout time.Duration
@@ -98,6 +100,29 @@ type spec struct {
 	options     Options
 	decode      func(*record.Record) error
 	apply       dedup.Apply // nil if the user gave none
+}
+
+// specsOf gives the routes without their types. One that is nil, or a nil pointer to one, has none.
+func specsOf(routes []AnyRoute) (specs []spec, ps []Problem) {
+	if len(routes) == 0 {
+		return nil, []Problem{{What: "there are no routes", Fix: "give New at least one Route"}}
+	}
+	for i, r := range routes {
+		if v := reflect.ValueOf(r); r == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+			ps = append(ps, Problem{What: fmt.Sprintf("route %d of %d is nil", i+1, len(routes)), Fix: "give one, or leave it out"})
+			continue
+		}
+		specs = append(specs, r.spec())
+	}
+	return specs, ps
+}
+
+func namesOf(specs []spec) []string {
+	names := make([]string, len(specs))
+	for i, s := range specs {
+		names[i] = s.name
+	}
+	return names
 }
 
 func (r Route[T]) spec() spec {

@@ -3,6 +3,7 @@ package consumer
 import (
 	"fmt"
 	"net"
+	"strconv"
 
 	"github.com/headrace/headrace/kafka"
 )
@@ -12,6 +13,7 @@ func validate(c Config, specs []spec) []Problem {
 	var ps []Problem
 	ps = append(ps, c.missing()...)
 	ps = append(ps, c.relations(specs)...)
+	ps = append(ps, outside("Config", c.bounds())...)
 	ps = append(ps, routesTogether(specs)...)
 	for _, s := range specs {
 		ps = append(ps, s.problems()...)
@@ -51,6 +53,7 @@ func (c Config) missing() []Problem {
 	if c.Group == "" {
 		ps = append(ps, Problem{What: "Group is empty", Fix: "set Config.Group to the consumer group's name; the inbox remembers by it"})
 	}
+	ps = append(ps, unstorable("Group", c.Group)...)
 	if c.DB == nil {
 		ps = append(ps, Problem{What: "DB is nil", Fix: "set Config.DB to a pool of the database that the handlers write to"})
 	}
@@ -101,9 +104,6 @@ func (c Config) durations() []Term {
 
 // routesTogether finds what no route shows alone.
 func routesTogether(specs []spec) []Problem {
-	if len(specs) == 0 {
-		return []Problem{{What: "there are no routes", Fix: "give New at least one Route"}}
-	}
 	seen := map[string]string{}
 	var ps []Problem
 	for _, s := range specs {
@@ -155,6 +155,7 @@ func (s spec) problems() []Problem {
 	if s.name == "" {
 		ps = append(ps, Problem{What: fmt.Sprintf("a route on topic %q has no Name", s.topic), Fix: "give it one for ever: the inbox remembers by it"})
 	}
+	ps = append(ps, unstorable("the Name of a route on topic "+strconv.Quote(s.topic), s.name)...)
 	if s.topic == "" {
 		ps = append(ps, Problem{What: of + " has no Topic", Fix: "set Route.Topic"})
 	}
@@ -176,6 +177,7 @@ func (s spec) problems() []Problem {
 		{"BackoffBase", s.options.BackoffBase},
 		{"BackoffCap", s.options.BackoffCap},
 	})...)
+	ps = append(ps, outside(of, s.options.bounds())...)
 	ps = append(ps, negativeCounts(of, []namedCount{
 		{"Attempts", s.options.Attempts}, {"MaxBatch", s.options.MaxBatch}, {"Lanes", s.options.Lanes},
 	})...)

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"math"
 	"testing"
 	"time"
 
@@ -61,6 +62,15 @@ func TestNew(t *testing.T) {
 		cfg, _ := good(t)
 		_, err := New(cfg)
 		require.ErrorContains(t, err, "there are no routes")
+	})
+
+	t.Run("RefusesRoutesThatAreNil", func(t *testing.T) {
+		t.Parallel()
+		cfg, route := good(t)
+		_, err := New(cfg, nil, route, (*Route[placed])(nil))
+		require.ErrorContains(t, err, "route 1 of 3 is nil")
+		require.ErrorContains(t, err, "route 3 of 3 is nil")
+		require.ErrorContains(t, err, "2 problems:")
 	})
 
 	t.Run("RefusesTwoRoutesOfOneName", func(t *testing.T) {
@@ -139,6 +149,35 @@ func TestNew_Refuses(t *testing.T) {
 		},
 		"NegativeRetention": {
 			func(c *Config, _ *Route[placed]) { c.InboxRetention = -time.Hour }, "InboxRetention is -1h",
+		},
+		"GroupWithAZeroByte": {func(c *Config, _ *Route[placed]) { c.Group = "a\x00b" }, `Group is "a\x00b", which Postgres cannot store`},
+		"NameThatIsNotUTF8": {
+			func(_ *Config, r *Route[placed]) { r.Name = "a\xffb" },
+			`the Name of a route on topic "orders" is "a\xffb", which Postgres cannot store`,
+		},
+		"AttemptOfANanosecond": {
+			func(_ *Config, r *Route[placed]) { r.AttemptTimeout = 30 }, `route "post": AttemptTimeout 30ns is below 10ms`,
+		},
+		"AttemptThatPostgresCannotCount": {
+			func(c *Config, r *Route[placed]) {
+				r.Attempts, r.AttemptTimeout, c.MaxPollInterval = 1, 30*24*time.Hour, math.MaxInt64
+			}, `route "post": AttemptTimeout 720h is above 596h31m18.647s`,
+		},
+		"HeartbeatOfANanosecond": {
+			func(c *Config, _ *Route[placed]) { c.HeartbeatInterval = 1 }, "HeartbeatInterval 1ns is below 10ms",
+		},
+		"CommitOfANanosecond": {
+			func(c *Config, _ *Route[placed]) { c.CommitInterval = 1 }, "CommitInterval 1ns is below 10ms",
+		},
+		"DeadLetterWithoutARetry": {
+			func(c *Config, _ *Route[placed]) { c.DeadLetterTimeout = time.Millisecond }, "DeadLetterTimeout 1ms is below 1s",
+		},
+		"SessionThatKafkaCannotCount": {
+			func(c *Config, _ *Route[placed]) { c.SessionTimeout = math.MaxInt64 }, "is above 596h31m23.647s",
+		},
+		"RebalanceThatKafkaCannotCount": {
+			func(c *Config, _ *Route[placed]) { c.RebalanceTimeout = 30 * 24 * time.Hour },
+			"RebalanceTimeout 720h is above 596h31m23.647s",
 		},
 		"BudgetThatDoesNotFit": {
 			func(_ *Config, r *Route[placed]) { r.AttemptTimeout = 2 * time.Minute },

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -89,12 +90,17 @@ func (c Config) validate() error {
 	return nil
 }
 
+// MaxAttemptTimeout is the most that RouteConfig.AttemptTimeout may be, nearly 25 days: it is a time limit of the
+// transaction too, with a reserve, and Postgres keeps those in 31 bits of milliseconds.
+const MaxAttemptTimeout = math.MaxInt32*time.Millisecond - idleReserve
+
 // RouteConfig is one route's.
 type RouteConfig struct {
 	// Group is the consumer group and Name the route: together they are under what the inbox remembers. Both are
 	// required and permanent.
 	Group, Name string
-	// AttemptTimeout bounds one run of the handler. It starts right before that run, not in the queue.
+	// AttemptTimeout bounds one run of the handler. It starts right before that run, not in the queue. At most
+	// MaxAttemptTimeout.
 	//
 	// Defaults to 5s.
 	AttemptTimeout time.Duration
@@ -149,6 +155,9 @@ func (c RouteConfig) validate() error {
 	case c.AttemptTimeout < 0, c.Writers < 0, c.MaxBatch < 0, c.Retention < 0:
 		return fmt.Errorf("route %s: AttemptTimeout (%s), Writers (%d), MaxBatch (%d) and Retention (%s) must not be negative",
 			c.Name, c.AttemptTimeout, c.Writers, c.MaxBatch, c.Retention)
+	case c.AttemptTimeout > MaxAttemptTimeout:
+		return fmt.Errorf("route %s: AttemptTimeout (%s) is above %s, which Postgres can keep as a time limit",
+			c.Name, c.AttemptTimeout, MaxAttemptTimeout)
 	case c.Retention > 0 && c.Horizon == nil:
 		return errors.New("route " + c.Name + ": Retention needs Horizon, which says what may still be redelivered")
 	}
