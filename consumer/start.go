@@ -162,8 +162,34 @@ func (c *Consumer) lookAtDatabase(ctx context.Context, inbox func(context.Contex
 			What: "the database cannot be reached", Err: because(ctx, err), Fix: "see that it is up, and that DB's configuration is right",
 		}}
 	}
+	ps := c.readOnly(ctx)
+	if len(ps) > 0 && c.cfg.Migrate {
+		return ps // the migration would fail of the same
+	}
 	if err := inbox(ctx); err != nil {
-		return []Problem{{What: "the database is not ready for the inbox", Err: because(ctx, err), Fix: schemaFix(err)}}
+		ps = append(ps, Problem{What: "the database is not ready for the inbox", Err: because(ctx, err), Fix: schemaFix(err)})
+	}
+	return ps
+}
+
+// readOnly finds a database that takes no writes, or none of this role's: without this question the first sign of it is
+// a route that cannot get its number.
+func (c *Consumer) readOnly(ctx context.Context) []Problem {
+	var readOnly, standby bool
+	const question = "select current_setting('transaction_read_only')::boolean, pg_is_in_recovery()"
+	switch err := c.cfg.DB.QueryRow(ctx, question).Scan(&readOnly, &standby); {
+	case err != nil:
+		return []Problem{{What: "the database cannot be asked whether it takes writes", Err: because(ctx, err)}}
+	case standby:
+		return []Problem{{
+			What: "the database is a standby, which takes no writes",
+			Fix:  "connect to the primary, for example with target_session_attrs=read-write and all hosts in DB's connection string",
+		}}
+	case readOnly:
+		return []Problem{{
+			What: "the database takes no writes: default_transaction_read_only is on for this database, role or connection",
+			Fix:  "alter role … (or database …) set default_transaction_read_only to off, or use another role",
+		}}
 	}
 	return nil
 }
