@@ -25,7 +25,7 @@ func (c claims) started(ctx context.Context, first *record.Record) func(context.
 
 func (c claims) tell(ctx context.Context, first *record.Record, err error) {
 	if err != nil {
-		c.log.WarnContext(ctx, "claim not counted", "route", c.route, "topic", first.Topic,
+		c.log.DebugContext(ctx, "claim not counted", "route", c.route, "topic", first.Topic,
 			"partition", first.Partition, "offset", first.Offset, "error", err)
 	}
 }

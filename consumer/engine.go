@@ -224,7 +224,7 @@ func (s spec) identity() []dedup.Resolver {
 	if s.options.Identity != nil {
 		return s.options.Identity
 	}
-	return []dedup.Resolver{dedup.CloudEvents(), dedup.WatermillUUID()}
+	return dedup.DefaultIdentity()
 }
 
 // classifier is one for inbox and stack: what an attempt is counted as is what is decided about it.

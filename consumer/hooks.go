@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"context"
 	"log/slog"
 	"sync"
 
@@ -76,44 +75,4 @@ func guard[T any](f func(T), caught func(*fault.PanicError)) func(T) {
 		}()
 		f(info)
 	}
-}
-
-// logHooks log what an operator must know. Whoever reports does not log, so each matter is one line.
-func logHooks(log *slog.Logger) record.Hooks {
-	return record.Hooks{
-		OnReport: func(r record.Report) {
-			log.LogAttrs(context.Background(), slog.LevelWarn, r.Kind, reportAttrs(r)...)
-		},
-		OnClaim: func(i record.ClaimInfo) {
-			log.LogAttrs(context.Background(), slog.LevelInfo, "partition "+i.Event,
-				slog.String("topic", i.Topic), slog.Int("partition", int(i.Partition)))
-		},
-	}
-}
-
-// reportAttrs leaves out what a report has nothing to say about.
-func reportAttrs(r record.Report) []slog.Attr {
-	var attrs []slog.Attr
-	if r.Route != "" {
-		attrs = append(attrs, slog.String("route", r.Route))
-	}
-	if r.Topic != "" {
-		attrs = append(attrs, slog.String("topic", r.Topic))
-	}
-	if r.Topic != "" && r.Partition >= 0 {
-		attrs = append(attrs, slog.Int("partition", int(r.Partition)))
-	}
-	if r.Topic != "" && r.Offset >= 0 {
-		attrs = append(attrs, slog.Int64("offset", r.Offset))
-	}
-	if r.Age != 0 {
-		attrs = append(attrs, slog.Duration("age", r.Age))
-	}
-	if r.Err != nil {
-		attrs = append(attrs, slog.String("error", r.Err.Error()))
-	}
-	if r.Hint != "" {
-		attrs = append(attrs, slog.String("hint", r.Hint))
-	}
-	return attrs
 }

@@ -131,6 +131,10 @@ func scalar(raw json.RawMessage) (string, error) {
 
 func isNull(raw json.RawMessage) bool { return len(raw) == 0 || bytes.Equal(raw, []byte("null")) }
 
+// DefaultIdentity are the conventions that need no configuration: CloudEvents' ce_id, then Watermill's
+// _watermill_message_uuid.
+func DefaultIdentity() []Resolver { return []Resolver{CloudEvents(), WatermillUUID()} }
+
 // Identify sets r.Identity, once a delivery and before anything may change the value. The first resolver of chain that
 // finds an identity decides; none makes it the record's coordinates, which recognise a redelivery but no producer's
 // duplicate. An identity that cannot be read is an error and leaves the coordinates too: under them the record is dead.

@@ -261,7 +261,9 @@ func (w *Writer) topic(source string) string {
 
 func (w *Writer) tell(l Letter) {
 	if w.cfg.Hooks.OnDeadLetter != nil {
-		w.cfg.Hooks.OnDeadLetter(record.DeadLetterInfo{Route: l.Route, Topic: l.Record.Topic, Reason: string(l.Reason)})
+		w.cfg.Hooks.OnDeadLetter(record.DeadLetterInfo{
+			Route: l.Route, Topic: l.Record.Topic, Reason: string(l.Reason), Partition: l.Record.Partition, Offset: l.Record.Offset,
+		})
 	}
 }
 

@@ -86,9 +86,9 @@ type SourceConfig struct {
 	MaxInFlightBytes int64
 	// Hooks are told of claims and of what an operator must know.
 	//
-	// Defaults to none.
+	// Defaults to reports in the log.
 	Hooks *record.Hooks
-	// Logger gets what is of use to a developer. What an operator must know goes to Hooks.OnReport alone.
+	// Logger gets what is of use to a developer. What an operator must know goes to Hooks.OnReport, if there are hooks.
 	//
 	// Defaults to slog.Default().
 	Logger *slog.Logger
@@ -180,11 +180,11 @@ func (c SourceConfig) withDefaults() SourceConfig {
 	if c.MaxInFlightBytes == 0 {
 		c.MaxInFlightBytes = 64 << 20
 	}
-	if c.Hooks == nil {
-		c.Hooks = &record.Hooks{}
-	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
+	}
+	if c.Hooks == nil {
+		c.Hooks = &record.Hooks{OnReport: record.LogReports(c.Logger)}
 	}
 	if c.Client.Logger == nil {
 		c.Client.Logger = c.Logger

@@ -25,6 +25,7 @@ type ending struct {
 
 func (s *Source) assigned(ctx context.Context, _ *kgo.Client, parts map[string][]int32) {
 	s.pulse.beat()
+	s.pulse.joined.Store(true)
 	s.problems.solve(groupProblem)
 	// The first assignment may come before NewClient has returned to join, which holds the lock until s.client is set.
 	s.mu.Lock()

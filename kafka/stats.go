@@ -88,7 +88,7 @@ func (s *Source) Ready() error {
 		return ErrClosed
 	case s.problems.err() != nil:
 		return s.problems.err()
-	case s.pulse.last.Load() == 0:
+	case !s.pulse.joined.Load():
 		return errNotJoined
 	}
 	return nil

@@ -96,6 +96,7 @@ func (sub *subscription) endedFor() time.Duration {
 type pulse struct {
 	last    atomic.Int64 // unix nanoseconds of the last answer
 	joining atomic.Int32 // JoinGroup and SyncGroup requests that are out
+	joined  atomic.Bool  // it was a member of its group: not before the first join is answered
 }
 
 var (
@@ -123,6 +124,7 @@ func (p *pulse) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) 
 			p.beat()
 		}
 	case beats(key) && ok:
+		p.joined.Store(true)
 		// A member that heartbeats does not join: whatever became of a join whose connection died, it is not out.
 		p.joining.Store(0)
 		p.beat()

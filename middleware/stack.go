@@ -60,7 +60,8 @@ type Route struct {
 	// Parking takes what is parked. nil: the route does not park.
 	Parking Parking
 
-	// Identity finds the producer's identity of a record; the first resolver that finds one decides.
+	// Identity finds the producer's identity of a record; the first resolver that finds one decides. Defaults to
+	// CloudEvents' ce_id, then Watermill's _watermill_message_uuid. A record without one is known by its coordinates.
 	Identity []dedup.Resolver
 	// Decode sets r.Event from r.Value. An error of it is Permanent, reason undecodable, unless it says otherwise with a
 	// verb: one that asks a schema registry returns fault.Unavailable. nil leaves Event nil.
@@ -81,7 +82,7 @@ type Route struct {
 	// Batches says that everything around the stack knows messages of several records, which have no payload. If it is
 	// false, the first one is reported: a stock middleware before the stack would look at an empty message.
 	Batches bool
-	// Hooks are told what happens. Defaults to none.
+	// Hooks are told what happens. Defaults to reports in the log.
 	Hooks *record.Hooks
 	// Tracer makes the spans. nil: none.
 	Tracer trace.Tracer
@@ -135,8 +136,11 @@ func (rt *Route) prepare() {
 	rt.prepareOnce.Do(func() {
 		rt.Retry = rt.Retry.WithDefaults()
 		rt.Classifier = or(rt.Classifier, &fault.Classifier{})
-		rt.Hooks = or(rt.Hooks, &record.Hooks{})
 		rt.Logger = or(rt.Logger, slog.Default())
+		rt.Hooks = or(rt.Hooks, &record.Hooks{OnReport: record.LogReports(rt.Logger)})
+		if rt.Identity == nil {
+			rt.Identity = dedup.DefaultIdentity()
+		}
 		if rt.Gates == nil {
 			// A probe is over when its attempt must be, with the grace for a handler that ignores its context.
 			rt.Gates = NewGates(GateConfig{ProbeTimeout: 2*rt.Retry.AttemptTimeout + 5*time.Second})

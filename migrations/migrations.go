@@ -88,9 +88,9 @@ func Check(ctx context.Context, pool *pgxpool.Pool) error {
 	case err != nil:
 		return err
 	case have == 0:
-		return fmt.Errorf("%w: it has no schema \"headrace\" (run `headrace migrate up`, or call migrations.Up)", ErrVersion)
+		return fmt.Errorf("%w: it has no schema \"headrace\" (set Config.Migrate, or call migrations.Up)", ErrVersion)
 	case have < Latest:
-		return fmt.Errorf("%w: it is at version %d, this build needs %d (run `headrace migrate up`, or call migrations.Up)",
+		return fmt.Errorf("%w: it is at version %d, this build needs %d (set Config.Migrate, or call migrations.Up)",
 			ErrVersion, have, Latest)
 	case have > Latest:
 		return fmt.Errorf("%w: it is at version %d, this build knows %d (deploy a newer build)", ErrVersion, have, Latest)

@@ -75,6 +75,9 @@ type DeadLetterInfo struct {
 	Route  string
 	Topic  string // the source topic
 	Reason string
+	// Partition and Offset are the record's in the source topic.
+	Partition int32
+	Offset    int64
 }
 
 // ClaimInfo tells of a partition's ownership. Event is one of assigned, revoked, lost, stopped.

@@ -32,7 +32,7 @@ func TestReport(t *testing.T) {
 		)
 		require.True(t, strings.HasPrefix(out, "ok  \tp\t0.1s\n\n"), out)
 		require.True(t, strings.HasSuffix(out, "\n1 passed, 0 failed, 0 skipped\n"), out)
-		require.Contains(t, out, "Everything was run")
+		require.Contains(t, out, "Nothing was left out")
 	})
 
 	t.Run("ShowsWhatAFailedTestSaid", func(t *testing.T) {
