@@ -2,8 +2,10 @@ package consumer
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -53,4 +55,64 @@ func TestStart_ReadOnlyDatabase(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStart_RoleThatMayNotWrite is the regression of a route that failed at its number, or at its first record's row.
+func TestStart_RoleThatMayNotWrite(t *testing.T) {
+	t.Parallel()
+	const all = "select, insert, update, delete on all tables in"
+	for name, tc := range map[string]struct {
+		grants []string
+		wants  []string
+	}{
+		"NothingAtAll": {nil, []string{"permission denied for schema headrace", "fix: grant usage on schema headrace, and " + strings.TrimSuffix(all, " in")}},
+		"MayRead": {
+			[]string{"usage on schema headrace", "select on all tables in schema headrace", "insert on headrace.inbox"},
+			[]string{
+				"this role lacks insert on headrace.claim_starts, update on headrace.claim_starts, insert on headrace.consumers, " +
+					"update on headrace.consumers, delete on headrace.inbox, update on headrace.inbox",
+				"fix: grant " + all + " schema headrace",
+			},
+		},
+		"FollowsTheFix": {[]string{"usage on schema headrace", all + " schema headrace"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBedOn(t, rolePool(t, pgtest.DSN(t, migrations.Up, effectsTable), tc.grants))
+			c, err := New(b.config(), effectRoute("post"))
+			require.NoError(t, err)
+			err = c.Check(t.Context())
+			if len(tc.wants) == 0 {
+				require.NoError(t, err)
+				return
+			}
+			for what, err := range map[string]error{"Check": err, "Run": c.Run(t.Context())} {
+				var start *StartError
+				require.ErrorAs(t, err, &start, what)
+				for _, want := range tc.wants {
+					require.ErrorContains(t, err, want, what)
+				}
+			}
+		})
+	}
+}
+
+// rolePool connects as a role of its own that has these grants.
+func rolePool(t *testing.T, dsn string, grants []string) *pgxpool.Pool {
+	t.Helper()
+	role := "reader_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	owner := pgtest.Pool(t, dsn)
+	_, err := owner.Exec(t.Context(), "create role "+role+" login password 'x'")
+	require.NoError(t, err)
+	for _, grant := range grants {
+		_, err := owner.Exec(t.Context(), "grant "+grant+" to "+role)
+		require.NoError(t, err)
+	}
+	cfg, err := pgxpool.ParseConfig(dsn)
+	require.NoError(t, err)
+	cfg.ConnConfig.User, cfg.ConnConfig.Password = role, "x"
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	return pool
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/dlq"
 	"github.com/headrace/headrace/kafka"
@@ -197,6 +199,10 @@ func (c *Consumer) readOnly(ctx context.Context) []Problem {
 func schemaFix(err error) string {
 	if errors.Is(err, migrations.ErrVersion) {
 		return "set Config.Migrate, or apply the migrations with a role that may"
+	}
+	const denied = "42501"
+	if server := (*pgconn.PgError)(nil); errors.As(err, &server) && server != nil && server.Code == denied {
+		return "grant usage on schema headrace, and select, insert, update, delete on all tables in it, to this role"
 	}
 	var hint interface{ Hint() string }
 	if errors.As(err, &hint) {

@@ -36,7 +36,8 @@ type Inbox struct {
 
 // Open opens the inbox of the database that pool is connected to, through a pool of its own made from pool's
 // configuration: there an ended context cancels the statement and not the connection. It refuses a database without the
-// schema (ErrNoSchema, with a hint) and one that may lose what it has committed (synchronous_commit = off).
+// schema (ErrNoSchema, with a hint), one that may lose what it has committed (synchronous_commit = off), and a role that
+// may not write to the inbox's tables.
 func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Inbox, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -76,16 +77,30 @@ func check(ctx context.Context, pool *pgxpool.Pool) error {
 		}
 		return fmt.Errorf("look at the inbox's schema: %w", err)
 	}
-	var durable string
-	if err := pool.QueryRow(ctx, "show synchronous_commit").Scan(&durable); err != nil {
-		return fmt.Errorf("look at synchronous_commit: %w", err)
+	var durable, missing string
+	if err := pool.QueryRow(ctx, "select current_setting('synchronous_commit'), ("+missingSQL+")").Scan(&durable, &missing); err != nil {
+		return fmt.Errorf("look at synchronous_commit and privileges: %w", err)
 	}
 	if durable == "off" {
-		return errors.New("inbox: synchronous_commit is off, so a crash of the database could lose effects whose offsets " +
-			"are committed already; set it to on (or local) for this role or database")
+		return &setupError{
+			what: "inbox: synchronous_commit is off, so a crash of the database could lose effects whose offsets are committed already",
+			hint: "set it to on (or local) for this role or database",
+		}
+	}
+	if missing != "" {
+		return &setupError{
+			what: "inbox: this role lacks " + missing,
+			hint: "grant select, insert, update, delete on all tables in schema headrace to it",
+		}
 	}
 	return nil
 }
+
+// setupError is what is wrong with the database, and what to do about it.
+type setupError struct{ what, hint string }
+
+func (e *setupError) Error() string { return e.what }
+func (e *setupError) Hint() string  { return e.hint }
 
 // Route opens the inbox of one route and starts its writers. A route that is new gets its number in the database.
 func (in *Inbox) Route(ctx context.Context, cfg RouteConfig) (*Route, error) {

@@ -99,6 +99,12 @@ const unmarkSQL = `update headrace.claim_starts set
 	killer = case when killer = $4::bigint and killed = $5::text::uuid then null else killer end
 where consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int`
 
+// missingSQL names the privileges that the role lacks for the statements here.
+const missingSQL = `select coalesce(string_agg(p || ' on ' || t, ', ' order by t, p), '')
+from unnest(array['headrace.inbox', 'headrace.consumers', 'headrace.claim_starts']) t,
+	unnest(array['select', 'insert', 'update', 'delete']) p
+where not has_table_privilege(t, p) and (p <> 'delete' or t = 'headrace.inbox')`
+
 const consumerSQL = `insert into headrace.consumers (consumer_group, route) values ($1, $2)
 on conflict (consumer_group, route) do nothing`
 
