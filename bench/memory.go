@@ -80,7 +80,7 @@ func residentMB(pid int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // read only
 	for s := bufio.NewScanner(f); s.Scan(); {
 		if kb, ok := strings.CutPrefix(s.Text(), "VmRSS:"); ok {
 			n, err := strconv.Atoi(strings.Fields(kb)[0])

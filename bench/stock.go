@@ -30,8 +30,13 @@ func (stock) start(e env, w workload, group string, seen *clock) (func(), error)
 	if err != nil {
 		return nil, err
 	}
-	done := make(chan error, 1)
-	go func() { done <- router.Run(context.Background()) }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := router.Run(context.Background()); err != nil {
+			seen.fail(err)
+		}
+	}()
 	return func() { _ = router.Close(); <-done }, nil
 }
 
