@@ -33,6 +33,7 @@ func TestCrash(t *testing.T) {
 		last := w.spawn(s)
 		w.drained()
 		last.quit()
+		require.Equal(t, map[string]int{"permanent": 20}, w.reasons("post"), "a death is no fault of whoever ran then")
 		require.Equal(t, tally{Records: 7040, Effected: 7020, Dead: 20}, w.one())
 	})
 

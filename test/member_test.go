@@ -79,7 +79,7 @@ type member struct {
 	t    *testing.T
 	c    *consumer.Consumer
 	stop context.CancelFunc
-	done chan error
+	err  error         // what Run returned, once gone is closed
 	gone chan struct{} // closed when everything of it is
 	logs *logs
 }
@@ -95,7 +95,7 @@ func (w *world) run(s setup, hooks *record.Hooks, routes ...consumer.AnyRoute) *
 	w.t.Helper()
 	pool, err := pgxpool.New(w.t.Context(), s.DSN)
 	require.NoError(w.t, err)
-	m := &member{t: w.t, done: make(chan error, 1), gone: make(chan struct{}), logs: &logs{out: w.t.Output()}}
+	m := &member{t: w.t, gone: make(chan struct{}), logs: &logs{out: w.t.Output()}}
 	cfg := s.config(pool, slog.New(slog.NewTextHandler(m.logs, &slog.HandlerOptions{Level: slog.LevelInfo})))
 	cfg.Hooks = hooks
 	m.c, err = consumer.New(cfg, routes...)
@@ -105,7 +105,7 @@ func (w *world) run(s setup, hooks *record.Hooks, routes ...consumer.AnyRoute) *
 	go func() {
 		defer close(m.gone)
 		defer pool.Close()
-		m.done <- m.c.Run(ctx)
+		m.err = m.c.Run(ctx)
 	}()
 	w.t.Cleanup(func() {
 		stop()
@@ -125,12 +125,21 @@ func (m *member) end() error {
 func (m *member) ended() error {
 	m.t.Helper()
 	select {
-	case err := <-m.done:
-		return err
+	case <-m.gone:
+		return m.err
 	case <-time.After(patience):
 		require.FailNow(m.t, "Run does not return")
 		return nil
 	}
+}
+
+// ready is what the member says of its readiness; the test fails if it has ended.
+func (m *member) ready() error {
+	m.t.Helper()
+	if closed(m.gone) {
+		require.FailNow(m.t, "Run has returned", "%v", m.err)
+	}
+	return m.c.Ready()
 }
 
 // quit stops the member and requires that it ended well.

@@ -240,7 +240,7 @@ func panicTakesDown(t *testing.T) {
 	require.Equal(t, tally{Records: 30, Effected: 28, Dead: 2}, w.one())
 	require.Equal(t, map[string]int{"panic": 2}, w.reasons("post"))
 	for _, letters := range w.readLetters()["post"] {
-		require.Contains(t, letters[0].fields["headrace-stack"], "test.act(", "the letter says where")
+		require.Contains(t, letters[0].fields["headrace-stack"], "test.act", "the letter says where")
 	}
 }
 

@@ -127,7 +127,6 @@ func TestStop_LeavesNothingRunning(t *testing.T) {
 	m := w.start(w.setup())
 	w.past(10)
 	m.quit()
-	<-m.gone
 	require.NoError(t, goleak.Find(before, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"),
 		goleak.IgnoreAnyFunction("github.com/twmb/franz-go/pkg/kfake.(*clientConn).read"),
 		goleak.IgnoreAnyFunction("github.com/twmb/franz-go/pkg/kfake.(*clientConn).write")))

@@ -217,10 +217,23 @@ func (w *world) exists(topic string) bool {
 	return !errors.Is(topics[topic].Err, kerr.UnknownTopicOrPartition)
 }
 
-// committed are the group's offsets.
+// committed are the group's offsets. It waits for a coordinator, whom a test may just have killed.
 func (w *world) committed() map[int32]int64 {
 	w.t.Helper()
-	return kafkatest.Committed(w.t, w.brokers, w.group, w.topic)
+	found := map[int32]int64{}
+	w.eventually("a coordinator tells the group's offsets", func() bool {
+		offsets, err := w.admin.FetchOffsets(w.t.Context(), w.group)
+		if err == nil {
+			err = offsets.Error()
+		}
+		offsets.Each(func(o kadm.OffsetResponse) {
+			if o.Topic == w.topic {
+				found[o.Partition] = o.At
+			}
+		})
+		return err == nil || errors.Is(err, kerr.GroupIDNotFound)
+	})
+	return found
 }
 
 func (w *world) topicID() uuid.UUID {
@@ -249,10 +262,22 @@ func (w *world) eventually(what string, ask func() bool) {
 // drained waits until the group has committed every record that is in the topic now.
 func (w *world) drained() {
 	w.t.Helper()
+	w.reached(w.now())
+}
+
+// now is where the records that are in the topic end: the offsets that a group commits when it is done with them.
+func (w *world) now() map[int32]int64 {
+	w.t.Helper()
 	next := map[int32]int64{}
 	for _, r := range w.read(w.topic) {
 		next[r.Partition] = r.Offset + 1
 	}
+	return next
+}
+
+// reached waits until the group has committed these offsets.
+func (w *world) reached(next map[int32]int64) {
+	w.t.Helper()
 	defer func() {
 		if w.t.Failed() {
 			w.t.Logf("%d effects; the last records end at %v, committed is %v", w.effected(), next, w.committed())
