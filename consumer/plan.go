@@ -3,6 +3,7 @@ package consumer
 import (
 	"fmt"
 	"math"
+	"sort"
 	"strings"
 	"time"
 )
@@ -127,12 +128,9 @@ func duration(name string, value time.Duration, times int) lever {
 // count is the lever of Attempts, whose every step saves what `total` says.
 func count(name string, value int, total func(n int) time.Duration) lever {
 	return func(over time.Duration) (float64, string, bool) {
-		for n := value - 1; n >= 1; n-- {
-			if total(value)-total(n) >= over {
-				return float64(value-n) / float64(value), fmt.Sprintf("%s to %d", name, n), true
-			}
-		}
-		return 0, "", false
+		// The most that saves enough; fewer save more.
+		n := sort.Search(max(value-1, 0), func(i int) bool { return total(value)-total(i+1) < over })
+		return float64(value-n) / float64(value), fmt.Sprintf("%s to %d", name, n), n >= 1
 	}
 }
 
@@ -194,8 +192,10 @@ func (b budget) running(attempts int) time.Duration {
 func (b budget) backoffs(attempts int) time.Duration {
 	var total time.Duration
 	step := b.backoffBase
-	for range attempts - 1 {
-		step = min(step, b.backoffCap)
+	for done := range attempts - 1 {
+		if step <= 0 || step >= b.backoffCap { // the rest is all the same, however many there are
+			return add(total, times(min(step, b.backoffCap), attempts-1-done))
+		}
 		total = add(total, step)
 		step = add(step, step)
 	}

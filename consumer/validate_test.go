@@ -73,6 +73,20 @@ func TestNew(t *testing.T) {
 		require.ErrorContains(t, err, "2 problems:")
 	})
 
+	t.Run("ComesToAnEndHoweverManyAttempts", func(t *testing.T) {
+		t.Parallel()
+		cfg, route := good(t)
+		route.Attempts = 100_000
+		_, err := New(cfg, route)
+		require.ErrorContains(t, err, "fix: lower Attempts to 22, or raise MaxPollInterval")
+		route.Attempts = 22
+		_, err = New(cfg, route)
+		require.NoError(t, err)
+		route.Attempts = math.MaxInt
+		_, err = New(cfg, route)
+		require.ErrorContains(t, err, "exceeds MaxPollInterval 5m")
+	})
+
 	t.Run("RefusesTwoRoutesOfOneName", func(t *testing.T) {
 		t.Parallel()
 		cfg, route := good(t)
