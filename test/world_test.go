@@ -67,10 +67,17 @@ func newWorldOn(t *testing.T, brokers []string, dsn string, partitions int, conf
 		t: t, brokers: brokers, topic: kafkatest.Topic(t, brokers, partitions, configs...), group: kafkatest.Name(t),
 		routes: []string{"post"}, dsn: dsn, pool: pgtest.Pool(t, dsn),
 	}
-	// An audit must not be answered out of the client's cache.
-	w.admin = kadm.NewClient(kafkatest.Client(t, brokers, kgo.MetadataMinAge(10*time.Millisecond)))
+	w.renewAdmin()
 	w.deadLetters = w.topic + ".dlq"
 	return w
+}
+
+// renewAdmin gives the auditor a client that knows nothing. It must not be answered out of a cache, nor wait for long for
+// a broker that hangs.
+func (w *world) renewAdmin() {
+	w.t.Helper()
+	w.admin = kadm.NewClient(kafkatest.Client(w.t, w.brokers, kgo.MetadataMinAge(10*time.Millisecond),
+		kgo.RequestTimeoutOverhead(3*time.Second), kgo.RetryTimeout(5*time.Second)))
 }
 
 // act is what every scripted route does with a record.
@@ -231,7 +238,11 @@ func (w *world) committed() map[int32]int64 {
 				found[o.Partition] = o.At
 			}
 		})
-		return err == nil || errors.Is(err, kerr.GroupIDNotFound)
+		if err == nil || errors.Is(err, kerr.GroupIDNotFound) {
+			return true
+		}
+		w.renewAdmin() // this one holds on to a coordinator that hangs
+		return false
 	})
 	return found
 }
