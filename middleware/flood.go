@@ -11,22 +11,22 @@ import (
 // defaults, which let a whole fetch of poison through: it is data that somebody else wrote.
 type FloodConfig struct {
 	// Run is how many dead letters in a row, with nothing else settled between them, one partition may write. Defaults
-	// to 1,000: twice the largest message.
+	// to 10,000: what a partition may have in flight.
 	Run int
 	// Ratio of dead letters among a partition's last outcomes from which on no more are admitted. Defaults to 0.9; above
 	// 1 it never refuses.
 	Ratio float64
 	// Window is of how many outcomes Ratio is taken: of the last Window, once there were half as many. Defaults to
-	// 2,000.
+	// 20,000.
 	Window int
 	// Probe is how often a refused record is run again to see whether things are better. Defaults to 30s.
 	Probe time.Duration
 }
 
 func (c FloodConfig) withDefaults() FloodConfig {
-	c.Run = or(c.Run, 1000)
+	c.Run = or(c.Run, 10_000)
 	c.Ratio = or(c.Ratio, 0.9)
-	c.Window = or(c.Window, 2000)
+	c.Window = or(c.Window, 20_000)
 	c.Probe = or(c.Probe, 30*time.Second)
 	return c
 }

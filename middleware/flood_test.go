@@ -93,7 +93,7 @@ func TestFloodGuard(t *testing.T) {
 	t.Run("DefaultsLetAFetchOfPoisonThrough", func(t *testing.T) {
 		t.Parallel()
 		f := middleware.NewFloodGuard(middleware.FloodConfig{})
-		require.Equal(t, 1000, admit(f, 20_000))
+		require.Equal(t, 10_000, admit(f, 20_000))
 	})
 
 	t.Run("PartitionsAreListedInOrder", func(t *testing.T) {
