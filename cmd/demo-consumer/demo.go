@@ -142,6 +142,9 @@ func (d *demo) work(ctx context.Context, assigned <-chan struct{}) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	watching, enough := context.WithCancel(ctx)
+	defer enough()
+	go d.watchBacklog(watching)
 	s := newScenario(ctx, d)
 	err := d.produce(ctx, s.reached)
 	if err := errors.Join(err, s.wait()); err != nil {
@@ -156,6 +159,22 @@ func (d *demo) produce(ctx context.Context, sent func(int)) error {
 		return err
 	}
 	return p.run(ctx, d.settings.records, d.settings.pace, sent)
+}
+
+// watchBacklog keeps the live line's lag fresh while records are still being produced.
+func (d *demo) watchBacklog(ctx context.Context) {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if n, err := backlog(ctx, d.admin, d.settings.group, d.settings.topic); err == nil {
+			d.behind.Store(n)
+		}
+	}
 }
 
 // drain waits until the broker says that the group has committed everything.
