@@ -84,6 +84,7 @@ func TestStatements_WhatStaysInTheSession(t *testing.T) {
 		"declare c cursor for select 1": {"declare", ""},
 		"declare \"c\" no scroll cursor without hold for with hold as (select 1) table hold": {"declare", ""},
 		"declare c insensitive scroll cursor with hold for select 1":                         {"declare", "declare"},
+
 		"prepare p as select 1":               {"prepare", "prepare"},
 		"prepare \"transaction\" as select 1": {"prepare", "prepare"},
 		"deallocate p":                        {"deallocate p", "deallocate p"},
@@ -91,6 +92,7 @@ func TestStatements_WhatStaysInTheSession(t *testing.T) {
 		"execute p":                           {},
 		"close c":                             {},
 		"create temp table x (a int)":         {"create temp", "create temp"},
+
 		"create temp table x (a int) on commit drop":                           {"create temp", ""},
 		"create global temporary table x on commit drop as select 1":           {"create global", ""},
 		"create temp table x (a int) on commit delete rows":                    {"create temp", "create temp"},
@@ -142,6 +144,7 @@ func TestHandlerTx_Leavings(t *testing.T) {
 	t.Parallel()
 	for _, sql := range []string{
 		"declare c cursor for select 1",
+
 		"prepare p as select 1",
 		"select 1 as a into temp x",
 		"create table pg_temp.x (a int)",
@@ -173,6 +176,7 @@ func TestHandlerTx_Leavings(t *testing.T) {
 	}
 	for _, sql := range []string{
 		"declare c cursor for select 1",
+
 		"create temp table x (a int) on commit drop",
 		`select "set_config"('search_path', 'nowhere', true)`,
 	} {
