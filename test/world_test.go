@@ -68,6 +68,8 @@ func newWorldOn(t *testing.T, brokers []string, dsn string, partitions int, conf
 		routes: []string{"post"}, dsn: dsn, pool: pgtest.Pool(t, dsn),
 	}
 	w.renewAdmin()
+	// CreateTopics is answered before the broker knows its partitions; a member that starts in between refuses to.
+	w.eventually("the broker knows the topic that it has created", func() bool { return w.exists(w.topic) })
 	w.deadLetters = w.topic + ".dlq"
 	return w
 }
@@ -152,8 +154,7 @@ func (w *world) read(topic string) []*kgo.Record {
 	if len(ends) == 0 {
 		return nil
 	}
-	starts, err := w.admin.ListStartOffsets(ctx, topic)
-	require.NoError(w.t, err)
+	starts := w.listed(topic, w.admin.ListStartOffsets)
 	for partition, end := range ends {
 		start, _ := starts.Lookup(topic, partition)
 		if start.Offset < end {
@@ -204,16 +205,22 @@ func maxPartition(from map[int32]kgo.Offset) int {
 func (w *world) ends(topic string) map[int32]int64 {
 	w.t.Helper()
 	found := map[int32]int64{}
-	var ends kadm.ListedOffsets
-	w.eventually("the brokers agree whether there is a topic "+topic, func() (agree bool) {
+	w.listed(topic, w.admin.ListCommittedOffsets).Each(func(o kadm.ListedOffset) { found[o.Partition] = o.Offset })
+	return found
+}
+
+// listed asks for offsets until every partition has a leader that answers; none for a topic that does not exist.
+func (w *world) listed(topic string, ask func(context.Context, ...string) (kadm.ListedOffsets, error)) (found kadm.ListedOffsets) {
+	w.t.Helper()
+	w.eventually("the brokers know the offsets of "+topic+", or that it does not exist", func() bool {
 		if !w.exists(topic) {
+			found = nil
 			return true
 		}
 		var err error
-		ends, err = w.admin.ListCommittedOffsets(w.t.Context(), topic)
-		return err == nil && ends.Error() == nil
+		found, err = ask(w.t.Context(), topic)
+		return err == nil && found.Error() == nil
 	})
-	ends.Each(func(o kadm.ListedOffset) { found[o.Partition] = o.Offset })
 	return found
 }
 
