@@ -11,6 +11,7 @@ import (
 
 	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/middleware"
@@ -71,7 +72,7 @@ func (e *engine) openInbox(ctx context.Context) (err error) {
 }
 
 // add puts one route into the router: its subscription, the stack, the user's middlewares, the handler.
-func (e *engine) add(ctx context.Context, s spec, found topics, shared ...*middleware.Gate) error {
+func (e *engine) add(ctx context.Context, s spec, found topics, shared ...*downstream.Gate) error {
 	inbox, err := e.inbox.Route(ctx, dedup.RouteConfig{
 		Group: e.c.cfg.Group, Name: s.name, AttemptTimeout: s.options.AttemptTimeout, MaxBatch: s.options.MaxBatch,
 		Classifier: s.classifier(),
@@ -171,19 +172,19 @@ func (c *Consumer) routerConfig() message.RouterConfig {
 }
 
 // gate is of a dependency that all routes share: one of them probes for all. A probe is over when its attempt must be.
-func (c *Consumer) gate(dependency string) *middleware.Gate {
+func (c *Consumer) gate(dependency string) *downstream.Gate {
 	longest := time.Duration(0)
 	for _, s := range c.specs {
 		longest = max(longest, s.options.AttemptTimeout)
 	}
-	return middleware.NewGate(middleware.GateConfig{Name: dependency, ProbeTimeout: c.probeTimeout(longest)})
+	return downstream.NewGate(downstream.GateConfig{Name: dependency, ProbeTimeout: c.probeTimeout(longest)})
 }
 
 func (c *Consumer) probeTimeout(attempt time.Duration) time.Duration {
 	return 2*attempt + c.cfg.HardGrace
 }
 
-func (c *Consumer) stack(s spec, inbox *dedup.Route, letters *dlq.Writer, shared []*middleware.Gate) *middleware.Route {
+func (c *Consumer) stack(s spec, inbox *dedup.Route, letters *dlq.Writer, shared []*downstream.Gate) *middleware.Route {
 	return &middleware.Route{
 		Name: s.name, Group: c.cfg.Group, Inbox: inbox, Graves: inbox,
 		DeadLetters: lettersTo{letters, s.options.DeadLetterTopic},
@@ -194,7 +195,7 @@ func (c *Consumer) stack(s spec, inbox *dedup.Route, letters *dlq.Writer, shared
 			Base: s.options.BackoffBase, Cap: s.options.BackoffCap,
 			MaxHold: c.cfg.MaxHold, DeadLetterTimeout: c.cfg.DeadLetterTimeout,
 		},
-		Gates:   middleware.NewGates(middleware.GateConfig{ProbeTimeout: c.probeTimeout(s.options.AttemptTimeout)}, shared...),
+		Gates:   middleware.NewGates(downstream.GateConfig{ProbeTimeout: c.probeTimeout(s.options.AttemptTimeout)}, shared...),
 		Batches: true, Hooks: c.hooks, Tracer: c.cfg.Tracer, Logger: c.cfg.Logger,
 	}
 }

@@ -18,6 +18,8 @@ func joined(sets ...record.Hooks) *record.Hooks {
 		OnHold:       fan(sets, func(h record.Hooks) func(record.HoldInfo) { return h.OnHold }),
 		OnDeadLetter: fan(sets, func(h record.Hooks) func(record.DeadLetterInfo) { return h.OnDeadLetter }),
 		OnClaim:      fan(sets, func(h record.Hooks) func(record.ClaimInfo) { return h.OnClaim }),
+		OnCall:       fan(sets, func(h record.Hooks) func(record.CallInfo) { return h.OnCall }),
+		OnBreaker:    fan(sets, func(h record.Hooks) func(record.BreakerInfo) { return h.OnBreaker }),
 		OnReport:     fan(sets, func(h record.Hooks) func(record.Report) { return h.OnReport }),
 	}
 }
@@ -59,6 +61,8 @@ func guarded(h record.Hooks, log *slog.Logger) record.Hooks {
 		OnHold:       guard(h.OnHold, caught),
 		OnDeadLetter: guard(h.OnDeadLetter, caught),
 		OnClaim:      guard(h.OnClaim, caught),
+		OnCall:       guard(h.OnCall, caught),
+		OnBreaker:    guard(h.OnBreaker, caught),
 		OnReport:     guard(h.OnReport, caught),
 	}
 }

@@ -138,6 +138,11 @@ type Subscription struct {
 	//
 	// Defaults to none.
 	Gates []Gate
+	// Replay marks the records as read from the consumer group's replay topic (record.Record.Replay): what a header of
+	// theirs says about the dead letter that they were is believed.
+	//
+	// Defaults to false.
+	Replay bool
 	// AttemptTimeout is how long one attempt takes at most. One that runs for HardGrace longer is reported.
 	//
 	// Defaults to MaxPollInterval, which is to say that nothing is reported before.

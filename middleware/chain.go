@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/record"
 )
@@ -31,7 +32,7 @@ type chain struct {
 	// flooded is the record that the flood guard refused: it had its verdict already and is charged no more. turn is its
 	// pass of the guard's gate.
 	flooded *record.Record
-	turn    Pass
+	turn    downstream.Pass
 }
 
 func (c *chain) head() *record.Record { return c.rs[0] }
@@ -169,7 +170,7 @@ func (c *chain) again() bool {
 func (c *chain) begin() {
 	c.free, c.flooded = 0, nil
 	c.turn.Release()
-	c.turn = Pass{}
+	c.turn = downstream.Pass{}
 }
 
 // advance makes the next record the head, after the head was settled here. It comes from a pass in which it was not

@@ -7,7 +7,9 @@ import (
 
 	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/record"
 )
 
@@ -120,7 +122,7 @@ func topicDown(err error) bool { return !errors.Is(err, dlq.ErrTooLarge) }
 // until does f, each time under its own deadline, until it succeeds: first at once, then, while down says that the
 // dependency is what failed, when its gate lets it through, else after a growing back-off. The handler is not run for
 // it. It is false when the claim is ending.
-func (c *chain) until(gate *Gate, kind string, down func(error) bool, f func(ctx context.Context) error) bool {
+func (c *chain) until(gate *downstream.Gate, kind string, down func(error) bool, f func(ctx context.Context) error) bool {
 	for try := 0; ; try++ {
 		pass, ok := c.passOf(gate)
 		if !ok {
@@ -131,15 +133,15 @@ func (c *chain) until(gate *Gate, kind string, down func(error) bool, f func(ctx
 			return true
 		}
 		c.tell(try, kind, err)
-		wait := backoff(c.rt.Retry.Base, c.rt.Retry.Cap, try)
-		if !down(err) && !c.heldFor(gate.Name(), wait/2+jitter(wait/2)) || c.head().Ending() {
+		wait := backoff.Exponential(c.rt.Retry.Base, c.rt.Retry.Cap, try)
+		if !down(err) && !c.heldFor(gate.Name(), wait/2+backoff.Jitter(wait/2)) || c.head().Ending() {
 			return false
 		}
 	}
 }
 
 // timed runs f once and tells the gate; Release for a panic, which says nothing about the dependency.
-func (c *chain) timed(pass Pass, down func(error) bool, f func(ctx context.Context) error) error {
+func (c *chain) timed(pass downstream.Pass, down func(error) bool, f func(ctx context.Context) error) error {
 	defer pass.Release()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx()), c.rt.Retry.DeadLetterTimeout)
 	defer cancel()
@@ -154,7 +156,7 @@ func (c *chain) timed(pass Pass, down func(error) bool, f func(ctx context.Conte
 }
 
 // passOf waits for the gate in a hold.
-func (c *chain) passOf(gate *Gate) (p Pass, ok bool) {
+func (c *chain) passOf(gate *downstream.Gate) (p downstream.Pass, ok bool) {
 	if p, ok = gate.TryEnter(); ok {
 		return p, true
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/headrace/headrace/dlq"
 	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/internal/backoff"
 )
 
 // Action is what happens to a record that did not succeed.
@@ -151,7 +152,7 @@ func (p Policy) transient(s State, exhausted dlq.Reason) Decision {
 	if floor > 0 && left > 0 && floor >= left {
 		return p.later(s, floor)
 	}
-	wait := floor + scale(backoff(p.Base, p.Cap, s.Attempts), s.Random)
+	wait := floor + scale(backoff.Exponential(p.Base, p.Cap, s.Attempts), s.Random)
 	if floor > 0 && wait >= left {
 		wait = floor
 	}
@@ -186,9 +187,9 @@ func (p Policy) postponed(s State, delay time.Duration) Decision {
 func (p Policy) busy(s State) Decision {
 	floor := min(s.Fault.RetryAfter, p.MaxHold)
 	if s.Free < busyRounds {
-		return Decision{Action: Again, Wait: floor + scale(backoff(p.Base, min(p.Cap, busyCap), s.Free), s.Random)}
+		return Decision{Action: Again, Wait: floor + scale(backoff.Exponential(p.Base, min(p.Cap, busyCap), s.Free), s.Random)}
 	}
-	wait := backoff(p.Base, p.Cap, s.Free-busyRounds+1)
+	wait := backoff.Exponential(p.Base, p.Cap, s.Free-busyRounds+1)
 	return Decision{Action: Hold, Dependency: BusyElsewhere, Wait: max(floor, wait/2+scale(wait/2, s.Random))}
 }
 
@@ -196,7 +197,7 @@ func (p Policy) notRun(s State) Decision {
 	if s.Free < idleRounds {
 		return Decision{Action: Again}
 	}
-	return Decision{Action: Again, Wait: scale(backoff(p.Base, min(p.Cap, busyCap), s.Free-idleRounds), s.Random)}
+	return Decision{Action: Again, Wait: scale(backoff.Exponential(p.Base, min(p.Cap, busyCap), s.Free-idleRounds), s.Random)}
 }
 
 func scale(d time.Duration, part float64) time.Duration { return time.Duration(part * float64(d)) }

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/middleware"
 	"github.com/headrace/headrace/record"
@@ -88,7 +89,7 @@ func ExamplePolicy_Decide() {
 
 // A dependency that is down lets one through at a time, until somebody has an answer.
 func ExampleGate() {
-	gate := middleware.NewGate(middleware.GateConfig{Name: "payments", Base: 100 * time.Millisecond})
+	gate := downstream.NewGate(downstream.GateConfig{Name: "payments", Base: 100 * time.Millisecond})
 	pass, _ := gate.TryEnter()
 	pass.Failed()
 	fmt.Println("shut:", gate.Shut())

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/headrace/headrace/downstream"
 )
 
 // FloodConfig says when so many records die that the deploy is at fault and not the data. The zero value has the
@@ -52,7 +54,7 @@ type Partition struct {
 type floodPart struct {
 	run, out  int // dead in a row; permits that are neither used nor returned
 	last, now tally
-	gate      *Gate
+	gate      *downstream.Gate
 }
 
 // tally counts outcomes. Two of half a window each, the older dropped when the newer is full, are the sliding window.
@@ -147,7 +149,7 @@ func Partitions(m map[Partition]time.Time) []Partition {
 }
 
 // refuse shuts the partition, says whether it was open before, and gives the gate at which the record waits.
-func (f *FloodGuard) refuse(p Partition) (*Gate, bool) {
+func (f *FloodGuard) refuse(p Partition) (*downstream.Gate, bool) {
 	f.mu.Lock()
 	part := f.part(p)
 	f.mu.Unlock()
@@ -170,7 +172,7 @@ func (f *FloodGuard) over(p *floodPart) bool {
 func (f *FloodGuard) part(p Partition) *floodPart {
 	part := f.parts[p]
 	if part == nil {
-		part = &floodPart{gate: NewGate(GateConfig{Name: Flood, Base: f.cfg.Probe, Cap: f.cfg.Probe})}
+		part = &floodPart{gate: downstream.NewGate(downstream.GateConfig{Name: Flood, Base: f.cfg.Probe, Cap: f.cfg.Probe})}
 		f.parts[p] = part
 	}
 	return part

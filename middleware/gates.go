@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/fault"
 )
 
@@ -15,8 +16,8 @@ import (
 //
 // Gates is safe for concurrent use and needs no closing.
 type Gates struct {
-	cfg  GateConfig
-	list atomic.Pointer[[]*Gate] // replaced, never changed
+	cfg  downstream.GateConfig
+	list atomic.Pointer[[]*downstream.Gate] // replaced, never changed
 
 	mu       sync.Mutex
 	watchers map[int]func()
@@ -25,9 +26,9 @@ type Gates struct {
 
 // NewGates makes the gates of a route. cfg, but for its name, is for those that are not in shared: give the one gate of
 // the database to all routes that use it, so that one of them probes for all.
-func NewGates(cfg GateConfig, shared ...*Gate) *Gates {
+func NewGates(cfg downstream.GateConfig, shared ...*downstream.Gate) *Gates {
 	s := &Gates{cfg: cfg, watchers: map[int]func(){}}
-	s.list.Store(new([]*Gate))
+	s.list.Store(new([]*downstream.Gate))
 	for _, g := range shared {
 		s.add(g)
 	}
@@ -38,7 +39,7 @@ func NewGates(cfg GateConfig, shared ...*Gate) *Gates {
 }
 
 // Get gives the gate of a dependency. The first call makes it; it stays, so names should be few.
-func (s *Gates) Get(dependency string) *Gate {
+func (s *Gates) Get(dependency string) *downstream.Gate {
 	if g := s.find(dependency); g != nil {
 		return g
 	}
@@ -47,14 +48,14 @@ func (s *Gates) Get(dependency string) *Gate {
 	if g == nil {
 		cfg := s.cfg
 		cfg.Name = dependency
-		g = NewGate(cfg)
+		g = downstream.NewGate(cfg)
 		s.append(g)
 	}
 	s.mu.Unlock()
 	return g
 }
 
-func (s *Gates) find(dependency string) *Gate {
+func (s *Gates) find(dependency string) *downstream.Gate {
 	for _, g := range *s.list.Load() {
 		if g.Name() == dependency {
 			return g
@@ -63,14 +64,14 @@ func (s *Gates) find(dependency string) *Gate {
 	return nil
 }
 
-func (s *Gates) add(g *Gate) {
+func (s *Gates) add(g *downstream.Gate) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.append(g)
 }
 
 // append: callers hold mu.
-func (s *Gates) append(g *Gate) {
+func (s *Gates) append(g *downstream.Gate) {
 	list := append(slices.Clone(*s.list.Load()), g)
 	s.list.Store(&list)
 	g.Watch(s.changed)
@@ -125,17 +126,17 @@ func (s *Gates) changed() {
 }
 
 // passes are what one run of records needs: a pass of each gate of the route but the dead letter topic's.
-type passes []Pass
+type passes []downstream.Pass
 
 // try takes the passes without waiting, or says which gate is in the way. held is a pass that the caller has already;
 // it is released with the others if one is missing, because a probe that waits for something else would keep its gate
 // shut, and two that wait for each other's gate would wait for ever.
-func (s *Gates) try(held Pass) (passes, *Gate) {
+func (s *Gates) try(held downstream.Pass) (passes, *downstream.Gate) {
 	list := *s.list.Load()
 	ps := make(passes, 0, len(list))
 	for _, g := range list {
 		switch {
-		case g == held.g:
+		case g == held.Gate():
 			ps = append(ps, held)
 			continue
 		case g.Name() == fault.DeadLetterTopic:

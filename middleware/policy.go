@@ -3,8 +3,9 @@ package middleware
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
+
+	"github.com/headrace/headrace/internal/backoff"
 )
 
 // Policy says how often, how long and how patiently a record is tried. The zero value has the defaults.
@@ -45,7 +46,7 @@ func (p Policy) WithDefaults() Policy {
 func (p Policy) Backoffs() time.Duration {
 	var sum time.Duration
 	for n := range p.Attempts - 1 {
-		sum += backoff(p.Base, p.Cap, n)
+		sum += backoff.Exponential(p.Base, p.Cap, n)
 	}
 	return sum
 }
@@ -65,23 +66,6 @@ func (p Policy) validate() error {
 	check(p.MaxHold > 0, "MaxHold (%s) must be positive", p.MaxHold)
 	check(p.DeadLetterTimeout > 0, "DeadLetterTimeout (%s) must be positive", p.DeadLetterTimeout)
 	return errors.Join(errs...)
-}
-
-// backoff is base × 2ⁿ, at most limit.
-func backoff(base, limit time.Duration, n int) time.Duration {
-	d := base << min(n, 62)
-	if d>>min(n, 62) != base || d > limit { // the shift overflowed, or it is enough
-		return limit
-	}
-	return d
-}
-
-// jitter is a random part of d.
-func jitter(d time.Duration) time.Duration {
-	if d <= 0 {
-		return 0
-	}
-	return rand.N(d)
 }
 
 func or[T comparable](v, fallback T) T {

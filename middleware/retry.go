@@ -10,6 +10,7 @@ import (
 
 	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/record"
 )
@@ -95,7 +96,7 @@ func (d *delivery) follow(chains []*chain) {
 // enter takes what rs need to run: a pass of each gate. While one of them is shut it waits there, in a hold; waited says
 // that rs were told to wait, by waiting already or here, and must be resumed.
 func (d *delivery) enter(rs []*record.Record, waiting bool) (_ passes, waited, ok bool) {
-	var held Pass
+	var held downstream.Pass
 	ps, shut := d.rt.Gates.try(held)
 	for waited = waiting; shut != nil; ps, shut = d.rt.Gates.try(held) {
 		if !waited {
@@ -266,7 +267,7 @@ func (rt *Route) learn(ps passes, chains []*chain, settled bool) {
 		}
 	}
 	for _, p := range ps {
-		name := p.g.Name()
+		name := p.Gate().Name()
 		after, failed := down[name]
 		delete(down, name)
 		switch {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/record"
 )
@@ -143,7 +144,7 @@ func (rt *Route) prepare() {
 		}
 		if rt.Gates == nil {
 			// A probe is over when its attempt must be, with the grace for a handler that ignores its context.
-			rt.Gates = NewGates(GateConfig{ProbeTimeout: 2*rt.Retry.AttemptTimeout + 5*time.Second})
+			rt.Gates = NewGates(downstream.GateConfig{ProbeTimeout: 2*rt.Retry.AttemptTimeout + 5*time.Second})
 		}
 		if rt.Flood == nil {
 			rt.Flood = NewFloodGuard(FloodConfig{})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/middleware"
@@ -22,7 +23,7 @@ import (
 )
 
 var (
-	_ kafka.Gate = (*middleware.Gate)(nil)
+	_ kafka.Gate = (*downstream.Gate)(nil)
 	_ kafka.Gate = (*middleware.Gates)(nil)
 )
 

@@ -23,6 +23,10 @@ type Hooks struct {
 	OnDeadLetter func(DeadLetterInfo)
 	// OnClaim: a partition was assigned, revoked or lost.
 	OnClaim func(ClaimInfo)
+	// OnCall: one call to a dependency ended, or was refused.
+	OnCall func(CallInfo)
+	// OnBreaker: a dependency's circuit breaker changed its state.
+	OnBreaker func(BreakerInfo)
 	// OnReport: something that an operator must know. It is logged by whoever fills the hook, and by nobody else.
 	OnReport func(Report)
 }
@@ -35,7 +39,9 @@ type SettleInfo struct {
 	Offset    int64
 	Outcome   Outcome
 	Attempts  int
-	Age       time.Duration // since the record was handed to the stack
+	// Replay says that the record was read from the replay topic: a dead letter that was replayed.
+	Replay bool
+	Age    time.Duration // since the record was handed to the stack
 }
 
 // AttemptInfo tells of one attempt. Class is "" for one that succeeded.
@@ -79,6 +85,54 @@ type DeadLetterInfo struct {
 	Partition int32
 	Offset    int64
 }
+
+// CallInfo tells of one call to a dependency.
+type CallInfo struct {
+	Dependency string
+	// Route is "" for a call outside of a route.
+	Route string
+	// Outcome is one of CallOutcomes.
+	Outcome string
+	// Class is what the failure means, "" for a success.
+	Class string
+	// Probe says that the call was the one that a half-open breaker lets through.
+	Probe bool
+	// Took is the call's time, without waits for its turn; 0 for one that was refused.
+	Took time.Duration
+}
+
+// CallOutcomes are the outcomes of calls: succeeded; answered, a failure that is the request's (most of 4xx); failed, one
+// that is the dependency's; refused, by the breaker, the bulkhead, the budget or for want of retry tokens, so that
+// nothing was sent; cancelled by the caller.
+var CallOutcomes = [...]string{CallSucceeded, CallAnswered, CallFailed, CallRefused, CallCancelled}
+
+// The outcomes of calls.
+const (
+	CallSucceeded = "succeeded"
+	CallAnswered  = "answered"
+	CallFailed    = "failed"
+	CallRefused   = "refused"
+	CallCancelled = "cancelled"
+)
+
+// BreakerInfo tells of a breaker's new state.
+type BreakerInfo struct {
+	Dependency string
+	// From and To are of BreakerStates.
+	From, To string
+	// Open is for how long the breaker let nothing through, half-open included, when To is closed.
+	Open time.Duration
+}
+
+// BreakerStates are the states of a circuit breaker.
+var BreakerStates = [...]string{BreakerClosed, BreakerHalfOpen, BreakerOpen}
+
+// The states of a circuit breaker.
+const (
+	BreakerClosed   = "closed"
+	BreakerHalfOpen = "half_open"
+	BreakerOpen     = "open"
+)
 
 // ClaimInfo tells of a partition's ownership. Event is one of assigned, revoked, lost, stopped.
 type ClaimInfo struct {

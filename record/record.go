@@ -39,6 +39,9 @@ type Record struct {
 	// Replay says that the record was read from the consumer group's replay topic, the only place whose records may
 	// take over a dead row of the inbox.
 	Replay bool
+	// Letter is the envelope of the dead letter that a replayed record was, a *dlq.Envelope, nil for any other record.
+	// The decode layer takes it off Headers, which are the original ones from then on.
+	Letter any
 
 	// Identity is set once a delivery, before anything may change the value (decode layer).
 	Identity Identity

@@ -20,6 +20,9 @@ const (
 	ReportGroupError = "group_error"
 	// ReportLeftUnsettled: a layer or a handler returned without an outcome; the records were given back.
 	ReportLeftUnsettled = "left_unsettled"
+	// ReportNotCorroborated: a record's calls go on failing while nothing else shows that the dependency answers anybody;
+	// they are not charged to it, and its key waits.
+	ReportNotCorroborated = "not_corroborated"
 	// ReportOffsetOutOfRange: the committed offset is not in the log; the partition is held.
 	ReportOffsetOutOfRange = "offset_out_of_range"
 	// ReportParkingFailed: a record cannot be parked; it is held.
@@ -47,7 +50,7 @@ const (
 // ReportKinds are all kinds, in alphabetical order. Do not change it.
 var ReportKinds = [...]string{
 	ReportBatchWithoutPayload, ReportCommitFailed, ReportCoordinatorSilent, ReportCrashLoop, ReportDataLoss,
-	ReportDeadLetterNotWritten, ReportFloodGuard, ReportGroupError, ReportLeftUnsettled, ReportOffsetOutOfRange,
-	ReportParkingFailed, ReportPartitionError, ReportReplayWithoutEnvelope, ReportStackOrder, ReportStrayPanic,
+	ReportDeadLetterNotWritten, ReportFloodGuard, ReportGroupError, ReportLeftUnsettled, ReportNotCorroborated,
+	ReportOffsetOutOfRange, ReportParkingFailed, ReportPartitionError, ReportReplayWithoutEnvelope, ReportStackOrder, ReportStrayPanic,
 	ReportStuckRecord, ReportSubscriptionGone, ReportTopicRecreated, ReportTransactionEnded, ReportVerdictNotWritten,
 }

@@ -1,4 +1,4 @@
-package middleware_test
+package downstream_test
 
 import (
 	"context"
@@ -11,11 +11,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headrace/headrace/middleware"
+	"github.com/headrace/headrace/downstream"
 )
 
 // waiter enters a gate on a goroutine of its own and writes down when it was let through.
-func waiter(g *middleware.Gate, soft <-chan struct{}, use func(middleware.Pass)) {
+func waiter(g *downstream.Gate, soft <-chan struct{}, use func(downstream.Pass)) {
 	go func() {
 		if p, ok := g.Enter(context.Background(), soft); ok {
 			use(p)
@@ -58,7 +58,7 @@ func TestGate(t *testing.T) {
 	}
 
 	run("OpenLetsEverybodyThrough", func(t *testing.T) {
-		g := middleware.NewGate(middleware.GateConfig{})
+		g := downstream.NewGate(downstream.GateConfig{})
 		for range 3 {
 			p, ok := g.TryEnter()
 			require.True(t, ok)
@@ -69,12 +69,12 @@ func TestGate(t *testing.T) {
 	})
 
 	run("WaitersAreServedInOrderOneProbeAtATime", func(t *testing.T) {
-		g := middleware.NewGate(middleware.GateConfig{})
+		g := downstream.NewGate(downstream.GateConfig{})
 		g.Down(time.Time{})
 		var order log[int]
-		var out log[middleware.Pass]
+		var out log[downstream.Pass]
 		for i := range 4 {
-			waiter(g, nil, func(p middleware.Pass) { order.add(i); out.add(p) })
+			waiter(g, nil, func(p downstream.Pass) { order.add(i); out.add(p) })
 		}
 		elapse(100 * time.Millisecond)
 		require.Equal(t, []int{0}, order.get(), "one probe")
@@ -94,7 +94,7 @@ func TestGate(t *testing.T) {
 	})
 
 	run("BackOffGrowsToItsCap", func(t *testing.T) {
-		g := middleware.NewGate(middleware.GateConfig{})
+		g := downstream.NewGate(downstream.GateConfig{})
 		g.Down(time.Time{})
 		for _, most := range []time.Duration{100, 200, 400, 800, 1600, 3200, 5000, 5000} {
 			began := time.Now()
@@ -108,8 +108,8 @@ func TestGate(t *testing.T) {
 	})
 
 	run("FailuresOfThoseThatBeganBeforeMakeTheWaitNoLonger", func(t *testing.T) {
-		g := middleware.NewGate(middleware.GateConfig{})
-		var passes []middleware.Pass
+		g := downstream.NewGate(downstream.GateConfig{})
+		var passes []downstream.Pass
 		for range 100 {
 			p, _ := g.TryEnter()
 			passes = append(passes, p)
@@ -125,7 +125,7 @@ func TestGate(t *testing.T) {
 	})
 
 	run("StaleFailureDoesNotShutAnOpenGate", func(t *testing.T) {
-		g := middleware.NewGate(middleware.GateConfig{})
+		g := downstream.NewGate(downstream.GateConfig{})
 		old, _ := g.TryEnter()
 		g.Down(time.Time{})
 		g.Up()
@@ -134,7 +134,7 @@ func TestGate(t *testing.T) {
 	})
 
 	run("FailedProberGoesToTheTail", func(t *testing.T) {
-		g := middleware.NewGate(middleware.GateConfig{})
+		g := downstream.NewGate(downstream.GateConfig{})
 		g.Down(time.Time{})
 		var order log[int]
 		for i := range 3 {
@@ -153,12 +153,12 @@ func TestGate(t *testing.T) {
 	})
 
 	run("LeaverPassesItsTurnOn", func(t *testing.T) {
-		g := middleware.NewGate(middleware.GateConfig{})
+		g := downstream.NewGate(downstream.GateConfig{})
 		g.Down(time.Time{})
 		soft := make(chan struct{})
 		var served log[time.Time]
-		waiter(g, soft, func(middleware.Pass) { t.Error("it has left") })
-		waiter(g, nil, func(p middleware.Pass) { served.add(time.Now()); p.OK() })
+		waiter(g, soft, func(downstream.Pass) { t.Error("it has left") })
+		waiter(g, nil, func(p downstream.Pass) { served.add(time.Now()); p.OK() })
 		began := time.Now()
 		close(soft)
 		elapse(time.Second)
@@ -168,11 +168,11 @@ func TestGate(t *testing.T) {
 
 	run("TurnOfOneThatLeavesInTheSameMomentIsNotLost", func(t *testing.T) {
 		for range 100 {
-			g := middleware.NewGate(middleware.GateConfig{})
+			g := downstream.NewGate(downstream.GateConfig{})
 			g.Down(time.Time{})
 			probe, _ := g.Enter(t.Context(), nil)
 			soft := make(chan struct{})
-			waiter(g, soft, func(p middleware.Pass) { p.Release() })
+			waiter(g, soft, func(p downstream.Pass) { p.Release() })
 			close(soft)
 			probe.Release() // the waiter has its turn, and may look at soft first
 			began := time.Now()
@@ -184,7 +184,7 @@ func TestGate(t *testing.T) {
 	})
 
 	run("HungProbeEndsByTimer", func(t *testing.T) {
-		g := middleware.NewGate(middleware.GateConfig{ProbeTimeout: 15 * time.Second})
+		g := downstream.NewGate(downstream.GateConfig{ProbeTimeout: 15 * time.Second})
 		g.Down(time.Time{})
 		hung, ok := g.Enter(t.Context(), nil)
 		require.True(t, ok)
@@ -199,7 +199,7 @@ func TestGate(t *testing.T) {
 	})
 
 	run("HungProbeThatSucceedsAfterAllOpens", func(t *testing.T) {
-		g := middleware.NewGate(middleware.GateConfig{})
+		g := downstream.NewGate(downstream.GateConfig{})
 		g.Down(time.Time{})
 		hung, _ := g.Enter(t.Context(), nil)
 		elapse(time.Minute)
@@ -208,12 +208,12 @@ func TestGate(t *testing.T) {
 	})
 
 	run("SuccessSeenAnywhereOpens", func(t *testing.T) {
-		g := middleware.NewGate(middleware.GateConfig{})
+		g := downstream.NewGate(downstream.GateConfig{})
 		old, _ := g.TryEnter()
 		g.Down(time.Now().Add(time.Hour))
 		require.True(t, g.Shut())
 		began := time.Now()
-		waiter(g, nil, func(p middleware.Pass) { p.OK() })
+		waiter(g, nil, func(p downstream.Pass) { p.OK() })
 		old.OK()
 		synctest.Wait()
 		require.False(t, g.Shut())
@@ -221,7 +221,7 @@ func TestGate(t *testing.T) {
 	})
 
 	run("NobodyWaitsAndTheSchedulerMustSupplyTheProbe", func(t *testing.T) {
-		g := middleware.NewGate(middleware.GateConfig{})
+		g := downstream.NewGate(downstream.GateConfig{})
 		var shut log[bool]
 		stop := g.Watch(func() { shut.add(g.Shut()) })
 		g.Down(time.Time{})
@@ -244,12 +244,12 @@ func TestGate(t *testing.T) {
 	})
 
 	run("ReleasedTurnTeachesNothing", func(t *testing.T) {
-		g := middleware.NewGate(middleware.GateConfig{})
+		g := downstream.NewGate(downstream.GateConfig{})
 		g.Down(time.Time{})
 		p, _ := g.Enter(t.Context(), nil)
 		began := time.Now()
 		var next log[time.Time]
-		waiter(g, nil, func(p middleware.Pass) { next.add(time.Now()); p.OK() })
+		waiter(g, nil, func(p downstream.Pass) { next.add(time.Now()); p.OK() })
 		p.Release()
 		p.Failed() // only the first counts
 		synctest.Wait()
@@ -257,7 +257,7 @@ func TestGate(t *testing.T) {
 	})
 
 	run("EndOfAContextEndsTheWait", func(t *testing.T) {
-		g := middleware.NewGate(middleware.GateConfig{})
+		g := downstream.NewGate(downstream.GateConfig{})
 		due := time.Now().Add(time.Hour)
 		g.Down(due)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -272,7 +272,7 @@ func TestGate(t *testing.T) {
 
 	run("RampSparesADependencyThatJustCameBack", func(t *testing.T) {
 		// 2,000 wait for a dependency that takes 100 at once. Let go together they would need 21,000 calls.
-		g := middleware.NewGate(middleware.GateConfig{})
+		g := downstream.NewGate(downstream.GateConfig{})
 		g.Down(time.Time{})
 		var calls, inside atomic.Int32
 		var wg sync.WaitGroup
@@ -295,31 +295,5 @@ func TestGate(t *testing.T) {
 		wg.Wait()
 		require.Less(t, calls.Load(), int32(7000))
 		require.False(t, g.Shut())
-	})
-}
-
-func TestGates(t *testing.T) {
-	t.Parallel()
-	t.Run("OneShutGateShutsTheRoute", func(t *testing.T) {
-		t.Parallel()
-		database := middleware.NewGate(middleware.GateConfig{Name: "database"})
-		a := middleware.NewGates(middleware.GateConfig{}, database)
-		b := middleware.NewGates(middleware.GateConfig{}, database)
-		told := 0
-		stop := b.Watch(func() { told++ })
-		database.Down(time.Now().Add(time.Hour))
-		require.True(t, a.Shut())
-		require.True(t, b.Shut())
-		require.Equal(t, 1, told)
-		require.Contains(t, a.Down(), "database")
-		database.Up()
-		require.False(t, a.Shut())
-		require.Empty(t, a.Down())
-		b.Get("payments").Down(time.Now().Add(time.Hour))
-		require.Equal(t, 3, told, "gates that come later are watched too")
-		require.False(t, a.Shut())
-		stop()
-		b.Get("payments").Up()
-		require.Equal(t, 3, told)
 	})
 }

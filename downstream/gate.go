@@ -1,10 +1,13 @@
-package middleware
+package downstream
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/headrace/headrace/internal/backoff"
 )
 
 // GateConfig says how a [Gate] looks for its dependency. The zero value has the defaults.
@@ -22,9 +25,9 @@ type GateConfig struct {
 }
 
 func (c GateConfig) withDefaults() GateConfig {
-	c.Base = or(c.Base, 100*time.Millisecond)
-	c.Cap = max(or(c.Cap, 5*time.Second), c.Base)
-	c.ProbeTimeout = or(c.ProbeTimeout, 15*time.Second)
+	c.Base = cmp.Or(c.Base, 100*time.Millisecond)
+	c.Cap = max(cmp.Or(c.Cap, 5*time.Second), c.Base)
+	c.ProbeTimeout = cmp.Or(c.ProbeTimeout, 15*time.Second)
 	return c
 }
 
@@ -86,6 +89,9 @@ type Pass struct {
 	t     *turn
 	epoch uint64
 }
+
+// Gate is whose pass it is, nil for the zero Pass.
+func (p Pass) Gate() *Gate { return p.g }
 
 // Turn says whether the pass was given while the gate was not open: its owner is the probe, or one of the ramp.
 func (p Pass) Turn() bool { return p.t != nil }
@@ -262,11 +268,11 @@ func (g *Gate) close() {
 	if !g.closed() {
 		g.since = time.Now()
 	}
-	wait := backoff(g.cfg.Base, g.cfg.Cap, g.fails)
+	wait := backoff.Exponential(g.cfg.Base, g.cfg.Cap, g.fails)
 	g.shut, g.out = true, 0
 	g.epoch++
 	g.fails++
-	g.due = time.Now().Add(wait/2 + jitter(wait/2))
+	g.due = time.Now().Add(wait/2 + backoff.Jitter(wait/2))
 }
 
 // closed is whether anybody must wait: down, or in the ramp.
