@@ -126,6 +126,12 @@ type Config struct {
 	// Defaults to 64 MiB.
 	MaxInFlightBytes int64
 
+	// Transport makes what delivers the records. Package kafka/stock has one under watermill-kafka's own Subscriber, for
+	// whoever must keep that.
+	//
+	// Defaults to kafka.NewSource.
+	Transport func(kafka.SourceConfig) (kafka.Transport, error)
+
 	// Registry is where the metrics are registered, and what Handler serves at /metrics.
 	//
 	// Defaults to a registry of the consumer's own.

@@ -11,6 +11,7 @@ import (
 const (
 	defaultAttempts          = 3
 	defaultAttemptTimeout    = 5 * time.Second
+	defaultCallTimeout       = 10 * time.Second
 	defaultBackoffBase       = 200 * time.Millisecond
 	defaultBackoffCap        = 10 * time.Second
 	defaultDeadLetterTimeout = 10 * time.Second
@@ -64,6 +65,9 @@ func (c Config) withDefaults() Config {
 	c.MaxBatchTime = orElse(c.MaxBatchTime, defaultMaxBatchTime)
 	c.Writers = orElse(c.Writers, defaultWriters)
 	c.MaxInFlightBytes = orElse(c.MaxInFlightBytes, defaultMaxInFlightBytes)
+	if c.Transport == nil {
+		c.Transport = source
+	}
 	return c
 }
 

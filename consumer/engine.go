@@ -24,7 +24,7 @@ type engine struct {
 	c        *Consumer
 	inbox    *dedup.Inbox
 	letters  *dlq.Writer
-	source   *kafka.Source
+	source   kafka.Transport
 	router   *message.Router
 	routes   map[string]*middleware.Route
 	stopping atomic.Bool
@@ -45,7 +45,7 @@ func (c *Consumer) open(ctx context.Context) (_ *engine, err error) {
 	if e.letters, err = dlq.NewWriter(c.letterConfig()); err != nil {
 		return nil, err
 	}
-	if e.source, err = kafka.NewSource(c.sourceConfig()); err != nil {
+	if e.source, err = c.transport(); err != nil {
 		return nil, err
 	}
 	if e.router, err = message.NewRouter(c.routerConfig(), newRouterLogger(c.cfg.Logger, &e.stopping)); err != nil {
@@ -155,6 +155,24 @@ func (c *Consumer) letterConfig() dlq.WriterConfig {
 	}
 }
 
+// errNoTransport is Config.Transport's fault.
+var errNoTransport = errors.New("Config.Transport gave neither a transport nor an error")
+
+// transport makes what delivers. In place of one that failed it gives a nil interface: nobody may try to stop it.
+func (c *Consumer) transport() (kafka.Transport, error) {
+	made, err := c.cfg.Transport(c.sourceConfig())
+	if err != nil {
+		return nil, err
+	}
+	if made == nil {
+		return nil, errNoTransport
+	}
+	return made, nil
+}
+
+// source is the default transport.
+func source(cfg kafka.SourceConfig) (kafka.Transport, error) { return kafka.NewSource(cfg) }
+
 func (c *Consumer) sourceConfig() kafka.SourceConfig {
 	return kafka.SourceConfig{
 		Client: c.cfg.client(), Group: c.cfg.Group, Topics: c.sources(), Balancer: c.cfg.Balancer,
@@ -171,11 +189,12 @@ func (c *Consumer) routerConfig() message.RouterConfig {
 	return message.RouterConfig{CloseTimeout: c.cfg.DrainGrace + c.cfg.HardGrace + c.cfg.CommitReserve}
 }
 
-// gate is of a dependency that all routes share: one of them probes for all. A probe is over when its attempt must be.
+// gate is of a dependency that all routes share: one of them probes for all. A probe is over when its attempt must be,
+// the call before it included.
 func (c *Consumer) gate(dependency string) *downstream.Gate {
 	longest := time.Duration(0)
 	for _, s := range c.specs {
-		longest = max(longest, s.options.AttemptTimeout)
+		longest = max(longest, add(s.callTimeout(), s.options.AttemptTimeout))
 	}
 	return downstream.NewGate(downstream.GateConfig{Name: dependency, ProbeTimeout: c.probeTimeout(longest)})
 }
@@ -195,7 +214,7 @@ func (c *Consumer) stack(s spec, inbox *dedup.Route, letters *dlq.Writer, shared
 			Base: s.options.BackoffBase, Cap: s.options.BackoffCap,
 			MaxHold: c.cfg.MaxHold, DeadLetterTimeout: c.cfg.DeadLetterTimeout,
 		},
-		Gates:   middleware.NewGates(downstream.GateConfig{ProbeTimeout: c.probeTimeout(s.options.AttemptTimeout)}, shared...),
+		Gates:   middleware.NewGates(downstream.GateConfig{ProbeTimeout: c.probeTimeout(add(s.callTimeout(), s.options.AttemptTimeout))}, shared...),
 		Batches: true, Hooks: c.hooks, Tracer: c.cfg.Tracer, Logger: c.cfg.Logger,
 	}
 }
@@ -204,7 +223,7 @@ func (c *Consumer) subscription(s spec, rt *middleware.Route, inbox *dedup.Route
 	return kafka.Subscription{
 		Started: claims{s.name, inbox, c.cfg.Logger}.started,
 		Name:    s.name, Order: s.options.Order, MaxBatch: s.options.MaxBatch, Lanes: s.options.Lanes,
-		Gates: []kafka.Gate{rt.Gates}, AttemptTimeout: s.options.AttemptTimeout,
+		Gates: []kafka.Gate{rt.Gates}, AttemptTimeout: max(s.options.AttemptTimeout, s.callTimeout()),
 	}
 }
 

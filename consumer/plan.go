@@ -150,13 +150,8 @@ type budget struct {
 
 func (b budget) sum() Sum {
 	return Sum{
-		Of: fmt.Sprintf("budget of a record of route %q", b.route),
-		Terms: []Term{
-			{b.attemptsName(), b.running(b.attempts)},
-			{b.backoffName(), b.backoffs(b.attempts)},
-			{"DeadLetterTimeout", b.deadLetterTimeout},
-			{"CommitReserve", b.commitReserve},
-		},
+		Of:     fmt.Sprintf("budget of a record of route %q", b.route),
+		Terms:  b.terms(),
 		Limit:  Term{"MaxPollInterval", b.maxPollInterval},
 		levers: b.levers(),
 	}
@@ -172,12 +167,22 @@ func (b budget) levers() []lever {
 	}
 }
 
-func (b budget) attemptsName() string {
-	if b.callTimeout == 0 {
-		return fmt.Sprintf("%d attempts x AttemptTimeout %s", b.attempts, short(b.attemptTimeout))
+// terms has a line of its own for the calls: they are another lever than what is done with their results.
+func (b budget) terms() []Term {
+	var ts []Term
+	if b.callTimeout > 0 {
+		ts = append(ts, Term{b.timesName("CallTimeout", b.callTimeout), times(b.callTimeout, b.attempts)})
 	}
-	return fmt.Sprintf("%d attempts x (CallTimeout %s + AttemptTimeout %s)",
-		b.attempts, short(b.callTimeout), short(b.attemptTimeout))
+	return append(ts,
+		Term{b.timesName("AttemptTimeout", b.attemptTimeout), times(b.attemptTimeout, b.attempts)},
+		Term{b.backoffName(), b.backoffs(b.attempts)},
+		Term{"DeadLetterTimeout", b.deadLetterTimeout},
+		Term{"CommitReserve", b.commitReserve},
+	)
+}
+
+func (b budget) timesName(field string, value time.Duration) string {
+	return fmt.Sprintf("%d attempts x %s %s", b.attempts, field, short(value))
 }
 
 func (b budget) backoffName() string {

@@ -17,7 +17,7 @@ import (
 	"github.com/headrace/headrace/record"
 )
 
-// AnyRoute is a Route of any type. It is sealed: the kinds of route are those of this package.
+// AnyRoute is a Route or a CallRoute of any type. It is sealed: the kinds of route are those of this package.
 type AnyRoute interface{ spec() spec }
 
 // Route hands the records of one topic to one handler. Its effects and the inbox row become durable in one
@@ -96,10 +96,19 @@ type Options struct {
 
 // spec is a route without its type.
 type spec struct {
-	name, topic string
-	options     Options
-	decode      func(*record.Record) error
-	apply       dedup.Apply // nil if the user gave none
+	kind, name, topic string
+	options           Options
+	decode            func(*record.Record) error
+	call              *calling    // nil for a route that calls nobody
+	apply             dedup.Apply // nil if the user gave none
+}
+
+// callTimeout is the deadline of one call, 0 for a route that calls nobody.
+func (s spec) callTimeout() time.Duration {
+	if s.call == nil {
+		return 0
+	}
+	return s.call.timeout
 }
 
 // specsOf gives the routes without their types. One that is nil, or a nil pointer to one, has none.
@@ -126,15 +135,20 @@ func namesOf(specs []spec) []string {
 }
 
 func (r Route[T]) spec() spec {
-	s := spec{name: r.Name, topic: r.Topic, options: r.Options.withDefaults()}
-	if !strings.HasSuffix(r.Topic, dlq.Suffix) {
-		s.options.DeadLetterTopic = orElse(s.options.DeadLetterTopic, dlq.DefaultTopic(r.Topic))
-	}
-	s.decode = decodeInto[T](r.Decode)
+	s := newSpec[T]("Route", r.Name, r.Topic, r.Options)
 	if r.Apply != nil {
 		s.apply = func(ctx context.Context, tx pgx.Tx, rec *record.Record) error {
 			return r.Apply(ctx, tx, eventOf[T](rec))
 		}
+	}
+	return s
+}
+
+// newSpec is what all kinds of route have.
+func newSpec[T any](kind, name, topic string, o Options) spec {
+	s := spec{kind: kind, name: name, topic: topic, options: o.withDefaults(), decode: decodeInto[T](o.Decode)}
+	if !strings.HasSuffix(topic, dlq.Suffix) {
+		s.options.DeadLetterTopic = orElse(s.options.DeadLetterTopic, dlq.DefaultTopic(topic))
 	}
 	return s
 }
@@ -156,7 +170,7 @@ func decodeInto[T any](decode Decoder) func(*record.Record) error {
 
 func (s spec) budget(c Config) budget {
 	return budget{
-		route: s.name, attempts: s.options.Attempts, attemptTimeout: s.options.AttemptTimeout,
+		route: s.name, attempts: s.options.Attempts, callTimeout: s.callTimeout(), attemptTimeout: s.options.AttemptTimeout,
 		backoffBase: s.options.BackoffBase, backoffCap: s.options.BackoffCap,
 		deadLetterTimeout: c.DeadLetterTimeout, commitReserve: c.CommitReserve, maxPollInterval: c.MaxPollInterval,
 	}

@@ -115,6 +115,7 @@ func routesTogether(specs []spec) []Problem {
 		}
 		seen[s.name] = s.topic
 	}
+	ps = append(ps, dependenciesApart(specs)...)
 	return append(ps, loops(specs)...)
 }
 
@@ -157,11 +158,12 @@ func (s spec) problems() []Problem {
 	}
 	ps = append(ps, unstorable("the Name of a route on topic "+strconv.Quote(s.topic), s.name)...)
 	if s.topic == "" {
-		ps = append(ps, Problem{What: of + " has no Topic", Fix: "set Route.Topic"})
+		ps = append(ps, Problem{What: of + " has no Topic", Fix: fmt.Sprintf("set %s.Topic", s.kind)})
 	}
 	if s.apply == nil {
-		ps = append(ps, Problem{What: of + " has no Apply", Fix: "set Route.Apply"})
+		ps = append(ps, Problem{What: of + " has no Apply", Fix: fmt.Sprintf("set %s.Apply", s.kind)})
 	}
+	ps = append(ps, s.callProblems(of)...)
 	o := s.options
 	ps = append(ps, nils(of, "Identity", len(o.Identity), func(i int) bool { return o.Identity[i] == nil })...)
 	ps = append(ps, nils(of, "Middlewares", len(o.Middlewares), func(i int) bool { return o.Middlewares[i] == nil })...)
@@ -248,6 +250,11 @@ func warnings(c Config, specs []spec) []string {
 			ws = append(ws, fmt.Sprintf("route %q: AttemptTimeout %s + CommitReserve %s = %s exceeds DrainGrace %s: "+
 				"an attempt that needs all its time is cut off by a rebalance and done again",
 				s.name, short(s.options.AttemptTimeout), short(c.CommitReserve), short(need), short(c.DrainGrace)))
+		}
+		if s.callTimeout() > c.DrainGrace {
+			ws = append(ws, fmt.Sprintf("route %q: CallTimeout %s exceeds DrainGrace %s: "+
+				"a call that needs all its time is cut off by a rebalance and made again with the same key",
+				s.name, short(s.callTimeout()), short(c.DrainGrace)))
 		}
 	}
 	return ws

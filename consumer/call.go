@@ -1,0 +1,103 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/headrace/headrace/downstream"
+	"github.com/headrace/headrace/record"
+)
+
+// CallRoute calls a dependency for each record of one topic, and then writes what came of it.
+//
+//	Call ──► Apply and the inbox row, one transaction
+//
+// A call cannot join the transaction. It is made at least once: after a crash, a rebalance or an answer that was lost it
+// is made again, always with the same idempotency key (see package downstream). Apply and its effects happen exactly
+// once, with the result of the call that this process saw. While the dependency is down the route holds, and no record
+// is charged for it.
+//
+// T is what the value is decoded into, R what the call returns.
+type CallRoute[T, R any] struct {
+	// Name is permanent: the inbox and the idempotency keys are made of it. Unique in a consumer group. Required.
+	Name string
+	// Topic is the Kafka topic. Routes may share one; each sees every record. Required.
+	Topic string
+	// Dependency is what Call calls. Routes that call the same one share it: what one learns all know. Required.
+	Dependency *downstream.Dependency
+	// Repeat says why a call may be made again although nobody knows whether the one before was carried out. Required.
+	Repeat Repeat
+	// CallTimeout is the deadline of one call. At least 10 ms.
+	//
+	// Defaults to 10 s.
+	CallTimeout time.Duration
+	// Call asks the dependency, outside of any transaction. Use an http.Client with a downstream.Transport, or
+	// downstream.Do: they send the idempotency key and say what a failure means. See package fault for what other errors
+	// mean. Calls of different keys run side by side. Required.
+	Call func(ctx context.Context, e Event[T]) (R, error)
+	// Apply writes what the event and the call's result are to effect, as Route.Apply does. If it fails it is tried again
+	// with the same result, without another call, for as long as this process has the record. Required.
+	Apply func(ctx context.Context, tx pgx.Tx, e Event[T], result R) error
+
+	Options
+}
+
+var _ AnyRoute = CallRoute[any, any]{}
+
+// Repeat is why a call may be made again when its outcome is unknown: its answer was lost, or the process was. Such calls
+// cannot be avoided, so a route must say it.
+type Repeat uint8
+
+const (
+	// RepeatUnset is refused at start.
+	RepeatUnset Repeat = iota
+	// RepeatKeyed: the dependency carries out each Idempotency-Key once, and answers a repeated one as it did before.
+	RepeatKeyed
+	// RepeatSafe: the call changes nothing, or the same when it is made twice.
+	RepeatSafe
+)
+
+// errNoReply is a bug of ours.
+var errNoReply = errors.New("the record has no reply of its call")
+
+// calling is what a CallRoute has beside a Route, without its types.
+type calling struct {
+	dependency *downstream.Dependency // nil if the user gave none
+	repeat     Repeat
+	timeout    time.Duration
+	do         func(ctx context.Context, r *record.Record) (reply any, err error) // nil if the user gave none
+}
+
+func (r CallRoute[T, R]) spec() spec {
+	s := newSpec[T]("CallRoute", r.Name, r.Topic, r.Options)
+	s.call = &calling{
+		dependency: r.Dependency, repeat: r.Repeat, timeout: orElse(r.CallTimeout, defaultCallTimeout),
+	}
+	if r.Call != nil {
+		s.call.do = r.do
+	}
+	if r.Apply != nil {
+		s.apply = r.apply
+	}
+	return s
+}
+
+// do gives a pointer, because a reply that is nil would be none: an R may be an interface or a pointer itself.
+func (r CallRoute[T, R]) do(ctx context.Context, rec *record.Record) (any, error) {
+	result, err := r.Call(ctx, eventOf[T](rec))
+	if err != nil {
+		return nil, err
+	}
+	return &result, nil
+}
+
+func (r CallRoute[T, R]) apply(ctx context.Context, tx pgx.Tx, rec *record.Record) error {
+	result, ok := rec.Reply.(*R)
+	if !ok {
+		return errNoReply // of a record that was not called for: never an Apply with a result that nobody gave
+	}
+	return r.Apply(ctx, tx, eventOf[T](rec), *result)
+}
