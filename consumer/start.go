@@ -198,7 +198,7 @@ func (c *Consumer) readOnly(ctx context.Context) []Problem {
 
 func schemaFix(err error) string {
 	if errors.Is(err, migrations.ErrVersion) {
-		return "set Config.Migrate, or apply the migrations with a role that may"
+		return "set Config.Migrate, or run 'headrace migrate up' with a role that may"
 	}
 	const denied = "42501"
 	if server := (*pgconn.PgError)(nil); errors.As(err, &server) && server != nil && server.Code == denied {

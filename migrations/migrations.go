@@ -30,6 +30,9 @@ const (
 // text says which and what to do.
 var ErrVersion = errors.New("database schema does not fit")
 
+// howToMigrate is the fix that a missing or old schema's error names.
+const howToMigrate = "run 'headrace migrate up', set Config.Migrate, or call migrations.Up"
+
 //go:embed sql/*.sql
 var files embed.FS
 
@@ -88,10 +91,10 @@ func Check(ctx context.Context, pool *pgxpool.Pool) error {
 	case err != nil:
 		return err
 	case have == 0:
-		return fmt.Errorf("%w: it has no schema \"headrace\" (set Config.Migrate, or call migrations.Up)", ErrVersion)
+		return fmt.Errorf("%w: it has no schema \"headrace\" (%s)", ErrVersion, howToMigrate)
 	case have < Latest:
-		return fmt.Errorf("%w: it is at version %d, this build needs %d (set Config.Migrate, or call migrations.Up)",
-			ErrVersion, have, Latest)
+		return fmt.Errorf("%w: it is at version %d, this build needs %d (%s)",
+			ErrVersion, have, Latest, howToMigrate)
 	case have > Latest:
 		return fmt.Errorf("%w: it is at version %d, this build knows %d (deploy a newer build)", ErrVersion, have, Latest)
 	}

@@ -61,6 +61,7 @@ func TestMigrations(t *testing.T) {
 		err := migrations.Check(t.Context(), pool)
 		require.ErrorIs(t, err, migrations.ErrVersion)
 		require.ErrorContains(t, err, "migrations.Up")
+		require.ErrorContains(t, err, "'headrace migrate up'")
 		list, err := migrations.Status(t.Context(), pool)
 		require.NoError(t, err)
 		require.NotEmpty(t, list)

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// minLast is how narrow the last column may be: on a narrower terminal lines wrap, which beats an error that is cut away.
+const minLast = 30
+
+// table prints rows under a header, columns aligned, the last one cut so that a line fits into width. Cells must be
+// escaped: nothing in them may move the cursor.
+type table struct {
+	header []string
+	// right says which columns are numbers.
+	right map[string]bool
+	rows  [][]string
+}
+
+func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+
+func (t *table) print(w io.Writer, width int) error {
+	widths := t.widths()
+	last := len(widths) - 1
+	room := width
+	for _, n := range widths[:last] {
+		room -= n + len(gap)
+	}
+	room = max(room, minLast)
+	var out strings.Builder
+	for _, row := range append([][]string{t.header}, t.rows...) {
+		var line strings.Builder
+		for i, cell := range row[:last] {
+			line.WriteString(t.pad(cell, i, widths[i]))
+			line.WriteString(gap)
+		}
+		line.WriteString(cut(row[last], room))
+		out.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+const gap = "  "
+
+func (t *table) widths() []int {
+	widths := make([]int, len(t.header))
+	for _, row := range append([][]string{t.header}, t.rows...) {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	return widths
+}
+
+func (t *table) pad(cell string, column, width int) string {
+	fill := strings.Repeat(" ", width-utf8.RuneCountInString(cell))
+	if t.right[t.header[column]] {
+		return fill + cell
+	}
+	return cell + fill
+}
+
+// cut shortens a text to n columns and marks where.
+func cut(s string, n int) string {
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	runes := []rune(s)
+	return string(runes[:max(n-1, 0)]) + "…"
+}
