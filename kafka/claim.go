@@ -18,6 +18,7 @@ type owned struct {
 	lines     map[*route]*claim.Line // guarded by Source.mu
 	sent      claim.Mark             // last committed; guarded by the commit token
 	committed atomic.Int64           // the same for Stats, -1 for none
+	start     atomic.Int64           // of the log when it was asked for, -1 if it was not
 	high      atomic.Int64           // high watermark, -1 if unknown
 	paused    atomic.Bool            // as the client was told
 }
@@ -27,6 +28,7 @@ type owned struct {
 func (s *Source) newOwned(at tp, id uuid.UUID) *owned {
 	o := &owned{tp: at, lines: make(map[*route]*claim.Line)}
 	o.committed.Store(-1)
+	o.start.Store(-1)
 	o.high.Store(-1)
 	o.Claim = claim.New(claim.Config{
 		Topic: at.topic, TopicID: id, Partition: at.partition, OnLow: s.room,

@@ -229,7 +229,7 @@ func (s Subscription) withDefaults(c SourceConfig) Subscription {
 
 func (s Subscription) line(c SourceConfig) claim.LineConfig {
 	return claim.LineConfig{
-		Name: s.Name, Order: claim.Order(s.Order), MaxBatch: s.MaxBatch, Lanes: s.Lanes,
+		Name: s.Name, Order: claim.Order(s.Order), MaxBatch: s.MaxBatch, Lanes: s.Lanes, Replay: s.Replay,
 		Patience: min(s.AttemptTimeout+c.HardGrace, c.MaxPollInterval),
 	}
 }

@@ -112,6 +112,7 @@ func (s *Source) join() {
 	s.loops.Go(s.poll)
 	s.loops.Go(s.commitLoop)
 	s.loops.Go(s.tend)
+	s.loops.Go(s.watchEnds)
 }
 
 // Stop ends the Source in good order: nothing begins any more, what runs may finish within DrainGrace or until ctx

@@ -38,6 +38,7 @@ func TestSource(t *testing.T) {
 		{"TopicSubscribedLaterIsAdded", 1, topicSubscribedLater},
 		{"ShutGateBeginsNothing", 1, shutGateBeginsNothing},
 		{"MessageContextHasValuesButNotTheEndOfItsSubscription", 1, contextValues},
+		{"ReplaySubscriptionMarksItsRecordsAndNobodyElses", 1, replaySubscription},
 	} {
 		t.Run(c.name, func(t *testing.T) { virtual(t, c.partitions, c.run) })
 	}
@@ -390,6 +391,16 @@ func shutGateBeginsNothing(w *world) {
 	w.take(msgs).Ack()
 	require.NoError(w.t, s.Close())
 	require.Zero(w.t, g.watchers())
+}
+
+func replaySubscription(w *world) {
+	w.produceMany(0, 1)
+	s := w.source()
+	replayed := w.subscribe(s.Subscriber(kafka.Subscription{Name: "a", Replay: true}))
+	other := w.subscribe(s.Subscriber(kafka.Subscription{Name: "b"}))
+	require.True(w.t, records(w.take(replayed))[0].Replay)
+	require.False(w.t, records(w.take(other))[0].Replay)
+	require.NoError(w.t, s.Close())
 }
 
 type contextKey struct{}

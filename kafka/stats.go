@@ -11,14 +11,17 @@ type PartitionStats struct {
 	Partition int32
 	// Committed is the committed offset, Watermark the one below which everything is settled; -1 if unknown.
 	Committed, Watermark int64
-	// HighWatermark is the end of the log when it was last read, and Lag how far the watermark is behind it; -1 if
-	// unknown. Transaction markers at the end of a log count as lag: nothing reads them.
+	// HighWatermark is the end of the log when it was last read or asked for, and Lag how far the watermark is behind it;
+	// -1 if unknown, as it is for a second after an assignment. Transaction markers at the end of a log count as lag: nothing reads them.
 	HighWatermark, Lag int64
 	// InFlight and InFlightBytes are what is in memory, from the watermark on.
 	InFlight      int
 	InFlightBytes int64
 	// OldestAge is how long ago the oldest record that is not settled was fetched, 0 if there is none.
 	OldestAge time.Duration
+	// Behind is the age of the same record by its own timestamp: what the topic's retention is counted by. A restart
+	// does not make it younger.
+	Behind time.Duration
 	// Paused says that nothing is fetched at the moment: memory is full, or there is a problem.
 	Paused bool
 	// Holding is the kind of the partition's problem, as in its report; "" for none.
@@ -40,7 +43,7 @@ func (s *Source) statsOf(o *owned) PartitionStats {
 	st := PartitionStats{
 		Topic: o.topic, Partition: o.partition,
 		Committed: s.committed(o), Watermark: -1, HighWatermark: o.high.Load(), Lag: -1,
-		InFlight: load.Records, InFlightBytes: load.Bytes, OldestAge: load.Oldest,
+		InFlight: load.Records, InFlightBytes: load.Bytes, OldestAge: load.Oldest, Behind: load.Behind,
 		Paused: o.paused.Load(), Holding: s.problems.kind(o.tp),
 	}
 	switch m, ok := o.Watermark(); {
@@ -48,8 +51,10 @@ func (s *Source) statsOf(o *owned) PartitionStats {
 		st.Watermark = m.Offset
 	case load.First >= 0:
 		st.Watermark = load.First
-	default:
+	case st.Committed >= 0:
 		st.Watermark = st.Committed
+	default:
+		st.Watermark = o.start.Load() // where a group begins that has committed nothing
 	}
 	if st.Watermark >= 0 && st.HighWatermark >= 0 {
 		st.Lag = max(0, st.HighWatermark-st.Watermark)

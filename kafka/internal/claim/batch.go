@@ -59,6 +59,7 @@ func (b *Batch) fill(r *record.Record, s *seat, headers []record.Header) []recor
 	r.Topic, r.Partition, r.Offset, r.TopicID = c.Topic, c.Partition, raw.Offset, c.TopicID
 	r.LeaderEpoch, r.Timestamp = raw.LeaderEpoch, raw.Timestamp
 	r.Key, r.Value, r.Seat = raw.Key, raw.Value, s
+	r.Replay = b.line.cfg.Replay
 	first := len(headers)
 	for _, h := range raw.Headers {
 		headers = append(headers, record.Header(h))

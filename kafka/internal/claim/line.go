@@ -28,6 +28,8 @@ type LineConfig struct {
 	Order    Order
 	MaxBatch int
 	Lanes    int
+	// Replay marks the records as read from a replay topic.
+	Replay bool
 	// Patience is how long an attempt may run before Overdue tells of it.
 	Patience time.Duration
 }

@@ -19,6 +19,8 @@ type Load struct {
 	End int64
 	// Oldest is how long ago the first record of the window was fetched, 0 if there is none.
 	Oldest time.Duration
+	// Behind is the age of the first record of the window by its own timestamp, 0 if there is none.
+	Behind time.Duration
 }
 
 // Load tells what the claim has in memory.
@@ -27,7 +29,9 @@ func (c *Claim) Load() Load {
 	defer c.mu.Unlock()
 	load := Load{Records: len(c.window), Bytes: c.bytes, InFlight: c.inFlight, First: -1, End: c.end}
 	if len(c.window) > 0 {
-		load.First, load.Oldest = c.window[0].rec.Offset, time.Since(c.window[0].added)
+		first := c.window[0]
+		load.First, load.Oldest = first.rec.Offset, time.Since(first.added)
+		load.Behind = max(time.Since(first.rec.Timestamp), 0) // a producer's clock may be ahead
 	}
 	return load
 }
