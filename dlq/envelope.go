@@ -1,6 +1,7 @@
 package dlq
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +20,8 @@ const (
 	maxFields = 64
 	// MaxEnvelope is more bytes than an envelope ever has.
 	MaxEnvelope = 64 << 10
+	// maxID bounds an identity's text, as package dedup does.
+	maxID = 1024
 )
 
 // Coordinates are where a record was read.
@@ -28,9 +31,25 @@ type Coordinates struct {
 	Offset    int64
 }
 
-// String is "topic/partition/offset".
+// Known says whether c is a place. Letters of other systems may not say where their record was read: then Partition and
+// Offset are -1.
+func (c Coordinates) Known() bool { return c.Topic != "" && c.Partition >= 0 && c.Offset >= 0 }
+
+// String is "topic/partition/offset", or the topic alone where no more is known.
 func (c Coordinates) String() string {
+	if c.Partition < 0 || c.Offset < 0 {
+		return c.Topic
+	}
 	return c.Topic + "/" + strconv.Itoa(int(c.Partition)) + "/" + strconv.FormatInt(c.Offset, 10)
+}
+
+// ParseCoordinates reads "topic/partition/offset", as String writes it.
+func ParseCoordinates(s string) (Coordinates, error) {
+	c, ok := parseCoordinates(s)
+	if !ok || c.Topic == "" {
+		return Coordinates{}, fmt.Errorf("coordinates %q are not topic/partition/offset, like orders/3/4711", trim(s, maxName))
+	}
+	return c, nil
 }
 
 // Envelope is what a dead letter's headers say beside the original ones.
@@ -45,6 +64,8 @@ type Envelope struct {
 	Latest Coordinates
 	// MessageID is the identity as the inbox stores it.
 	MessageID uuid.UUID
+	// ID is the identity's text where it is not that of MessageID itself, at most 1024 bytes.
+	ID string
 	// Group and Route are for whom it is dead.
 	Group, Route string
 	// Reason and Class say why, in our words; ErrorType, Message and Stack in those of the error.
@@ -62,6 +83,14 @@ type Envelope struct {
 	FirstFailed, LastFailed time.Time
 	// Replays is how often the record was replayed.
 	Replays int
+}
+
+// Identity is the text by which the record is known, "" if the letter says none.
+func (e Envelope) Identity() string {
+	if e.ID != "" || e.MessageID == uuid.Nil {
+		return e.ID
+	}
+	return e.MessageID.String()
 }
 
 // Append gives the headers of a dead letter: the original ones, ours, and last the mark that counts ours. original stays

@@ -30,6 +30,7 @@ func full() dlq.Envelope {
 		Timestamp:   at.Add(-time.Hour),
 		Latest:      dlq.Coordinates{Topic: "orders.billing.replay", Partition: 1, Offset: 12},
 		MessageID:   uuid.MustParse("c0ffee00-0000-4000-8000-000000000001"),
+		ID:          "order-4711",
 		Group:       "billing",
 		Route:       "post-order-to-ledger",
 		Reason:      dlq.Panic,

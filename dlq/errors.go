@@ -91,3 +91,25 @@ func (e *CheckError) Hint() string {
 	}
 	return strings.Join(fixes, "\n")
 }
+
+// NoReplayTopicError is a replay topic that does not exist. It is made by whoever reads it: letters sent into a topic
+// that nobody reads would look replayed.
+type NoReplayTopicError struct {
+	// Topic is the replay topic, Group the consumer group that is to read it.
+	Topic, Group string
+	// Err matches kafka.ErrUnknownTopic.
+	Err error
+}
+
+func (e *NoReplayTopicError) Error() string {
+	return fmt.Sprintf("replay topic %q does not exist: the consumers of group %q make it when they start, with "+
+		"Config.CreateDeadLetterTopics; to make it now, set ReplayConfig.Create (--create)", e.Topic, e.Group)
+}
+
+// Unwrap gives the cluster's answer.
+func (e *NoReplayTopicError) Unwrap() error { return e.Err }
+
+// Hint says what to do.
+func (e *NoReplayTopicError) Hint() string {
+	return fmt.Sprintf("start a consumer of group %s with Config.CreateDeadLetterTopics, or replay with --create", e.Group)
+}

@@ -25,6 +25,7 @@ var fields = []field{
 	millis("timestamp", func(e *Envelope) *time.Time { return &e.Timestamp }),
 	place("latest", func(e *Envelope) *Coordinates { return &e.Latest }),
 	id("message-id", func(e *Envelope) *uuid.UUID { return &e.MessageID }),
+	optional(bounded(maxID, text("id", func(e *Envelope) *string { return &e.ID }))),
 	text("group", func(e *Envelope) *string { return &e.Group }),
 	text("route", func(e *Envelope) *string { return &e.Route }),
 	text("reason", func(e *Envelope) *Reason { return &e.Reason }),
@@ -49,6 +50,17 @@ var byName = func() map[string]field {
 
 func optional(f field) field {
 	f.optional = true
+	return f
+}
+
+// bounded leaves a longer value unread: half of an identity would be another identity.
+func bounded(most int, f field) field {
+	set := f.set
+	f.set = func(e *Envelope, value string) {
+		if len(value) <= most {
+			set(e, value)
+		}
+	}
 	return f
 }
 

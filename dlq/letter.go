@@ -13,6 +13,10 @@ const Suffix = ".dlq"
 // DefaultTopic is the dead letter topic of a source that names no other.
 func DefaultTopic(source string) string { return source + Suffix }
 
+// ReplayTopic is where the dead letters of a source topic are replayed to for a consumer group: "orders.billing.replay".
+// Only that group's routes read it, and only Replay writes to it.
+func ReplayTopic(source, group string) string { return source + "." + group + ".replay" }
+
 // isDeadLetterTopic says whether a topic is named as a dead letter topic.
 func isDeadLetterTopic(topic string) bool { return strings.HasSuffix(topic, Suffix) }
 

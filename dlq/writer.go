@@ -79,16 +79,21 @@ func NewWriter(cfg WriterConfig) (*Writer, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	pub, err := kafka.NewPublisher(kafka.PublisherConfig{
-		Client:  cfg.Client,
-		Timeout: cfg.Timeout,
-		// The broker compares compressed sizes: what the source took compressed must fit here too.
-		Compression: []kgo.CompressionCodec{kgo.ZstdCompression(), kgo.SnappyCompression(), kgo.NoCompression()},
-	})
+	pub, err := newPublisher(cfg.Client, cfg.Timeout)
 	if err != nil {
 		return nil, fmt.Errorf("dead letter writer: %w", err)
 	}
 	return &Writer{cfg: cfg, pub: pub}, nil
+}
+
+// newPublisher makes a publisher of letters.
+func newPublisher(client kafka.ClientConfig, timeout time.Duration) (*kafka.Publisher, error) {
+	return kafka.NewPublisher(kafka.PublisherConfig{
+		Client:  client,
+		Timeout: timeout,
+		// The broker compares compressed sizes: what the source took compressed must fit here too.
+		Compression: []kgo.CompressionCodec{kgo.ZstdCompression(), kgo.SnappyCompression(), kgo.NoCompression()},
+	})
 }
 
 // Close waits for the running Writes, which their Timeout bounds, and ends the connections.
@@ -208,7 +213,7 @@ func (w *Writer) envelope(l Letter) (Envelope, []record.Header) {
 	if r.Replay {
 		env, original = w.resume(env, r)
 	}
-	env.Latest, env.MessageID = here, r.Identity.Key
+	env.Latest, env.MessageID, env.ID = here, r.Identity.Key, identityText(r.Identity)
 	env.Group, env.Route = trim(w.group(l), maxName), trim(l.Route, maxName)
 	env.Reason, env.Class = l.Reason, trim(l.Class, maxName)
 	env.ErrorType, env.Message, env.Stack = errorType(l.Err), Message(l.Err), stackOf(l.Err)
@@ -217,9 +222,17 @@ func (w *Writer) envelope(l Letter) (Envelope, []record.Header) {
 	return env, original
 }
 
+// identityText is an identity's text where its key does not say it already.
+func identityText(id record.Identity) string {
+	if id.ID == id.Key.String() || len(id.ID) > maxID {
+		return ""
+	}
+	return id.ID
+}
+
 // resume takes over what an earlier letter of a replayed record said of its beginning. All else is replaced.
 func (w *Writer) resume(env Envelope, r *record.Record) (Envelope, []record.Header) {
-	earlier, original, ok := Decode(r.Headers)
+	earlier, original, ok := earlierLetter(r)
 	if !ok || earlier.Origin.Topic == "" || len(earlier.Origin.Topic) > maxTopic {
 		w.report(r)
 		return env, r.Headers
@@ -230,6 +243,15 @@ func (w *Writer) resume(env Envelope, r *record.Record) (Envelope, []record.Head
 		env.FirstFailed = earlier.FirstFailed
 	}
 	return env, original
+}
+
+// earlierLetter is the envelope of the letter that a replayed record was, and its original headers. The decode layer
+// takes the one off the other; a record that did not come so far has both in its headers.
+func earlierLetter(r *record.Record) (Envelope, []record.Header, bool) {
+	if env, ok := r.Letter.(*Envelope); ok && env != nil {
+		return *env, r.Headers, true
+	}
+	return Decode(r.Headers)
 }
 
 func (w *Writer) group(l Letter) string {

@@ -195,7 +195,7 @@ var writerTests = map[string]func(t *testing.T, brokers []string){
 		env.Fingerprint = ""
 		here := dlq.Coordinates{Topic: from, Partition: 2, Offset: 41}
 		require.Equal(t, dlq.Envelope{
-			Origin: here, Latest: here, TopicID: r.TopicID, Timestamp: at, MessageID: r.Identity.Key,
+			Origin: here, Latest: here, TopicID: r.TopicID, Timestamp: at, MessageID: r.Identity.Key, ID: "x",
 			Group: "billing", Route: "post", Reason: dlq.Panic, Class: "permanent", ErrorType: "*fault.PanicError",
 			Message: "handler: panic: boom", Stack: "main.go:42", Attempts: 3, FirstFailed: at, LastFailed: at.Add(time.Second),
 		}, env)

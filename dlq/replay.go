@@ -1,0 +1,124 @@
+package dlq
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// ReplayConfig says which letters to replay, and how.
+type ReplayConfig struct {
+	// Read says which letters.
+	Read ReadConfig
+	// Group and Route are to whom the letters of other systems are replayed, which know neither: without them such a letter
+	// fails. Source is the topic of those that do not say it. Our own letters go to whom they name, whatever is set here.
+	Source, Group, Route string
+	// DryRun sends nothing. Each is called and everything counted as if it had been sent.
+	DryRun bool
+	// NewID lets letters with the reason id_conflict run, under an identity of their own, made of where they were first
+	// read. Without it they are skipped: under their own they would be in conflict again.
+	NewID bool
+	// MaxReplays is how often a record may be replayed. Letters that were are skipped.
+	//
+	// Defaults to 10.
+	MaxReplays int
+	// Create makes a replay topic that does not exist, like the dead letter topic that a consumer makes: as many
+	// partitions and replicas as its source, the same min.insync.replicas, and room for the envelope.
+	Create bool
+	// Timeout is how long the brokers may take to confirm. At least 1 s.
+	//
+	// Defaults to 30 s.
+	Timeout time.Duration
+	// Each is told of each letter that matched, in order, once it is known what became of it. Optional.
+	Each func(*Entry, Result)
+}
+
+// Skip is why a letter that matched was not to be sent.
+type Skip string
+
+// The skips.
+const (
+	// SkipIDConflict is a letter that needs ReplayConfig.NewID.
+	SkipIDConflict Skip = "id_conflict"
+	// SkipTooOften is one that was replayed ReplayConfig.MaxReplays times.
+	SkipTooOften Skip = "replayed_too_often"
+)
+
+// Result is what became of one letter: it was sent, skipped or failed.
+type Result struct {
+	// Topic is the replay topic, "" if the letter does not say which.
+	Topic string
+	// Sent says that all in-sync replicas have it, or would have in a dry run.
+	Sent bool
+	// Skipped is why it was not to be sent, "" if it was.
+	Skipped Skip
+	// Err is why it could not be sent. Unconfirmed says that it may have arrived all the same.
+	Err         error
+	Unconfirmed bool
+}
+
+// Summary counts a replay. Matched is Sent + Failed + all that is Skipped.
+type Summary struct {
+	// Snapshot is what was read.
+	Snapshot Snapshot
+	// Matched is how many letters matched.
+	Matched int64
+	// Sent is how many are confirmed, ByTopic where.
+	Sent    int64
+	ByTopic map[string]int64
+	// Failed is how many could not be sent, Unconfirmed how many of these may have arrived all the same.
+	Failed, Unconfirmed int64
+	// Skipped is how many were not to be sent, by why.
+	Skipped map[Skip]int64
+}
+
+// Replay sends letters to the replay topics of their sources and groups, where the routes that they name take them up
+// again: the record with its key, value, headers and identity, and its envelope with one replay more.
+//
+// It sends what stands in the dead letter topic when it begins, deletes nothing and commits nothing. So it may be killed
+// and run again, or run twice at once: the inbox knows each record by its identity and lets it have its effect once.
+//
+// A letter that cannot be sent, for one because it is too large, is told to Each and the others go on. Replay ends early,
+// with an error, when ctx ends, when a replay topic is missing or not fit, and when the cluster does not answer; the
+// Summary says what was sent until then, and running it again is safe.
+func Replay(ctx context.Context, cfg ReplayConfig) (Summary, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return Summary{}, err
+	}
+	r, err := newReplayer(cfg)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer r.close()
+	r.sum.Snapshot, err = Read(ctx, cfg.Read, func(e *Entry) error { return r.take(ctx, e) })
+	if err == nil {
+		err = r.flush(ctx)
+	}
+	return r.sum, err
+}
+
+const (
+	defaultMaxReplays    = 10
+	defaultReplayTimeout = 30 * time.Second
+)
+
+func (c ReplayConfig) withDefaults() ReplayConfig {
+	if c.MaxReplays == 0 {
+		c.MaxReplays = defaultMaxReplays
+	}
+	if c.Timeout == 0 {
+		c.Timeout = defaultReplayTimeout
+	}
+	return c
+}
+
+func (c ReplayConfig) validate() error {
+	if c.MaxReplays < 0 {
+		return fmt.Errorf("ReplayConfig.MaxReplays %d is negative", c.MaxReplays)
+	}
+	if c.Timeout < time.Second {
+		return fmt.Errorf("ReplayConfig.Timeout %s is below 1s, which leaves no room for a retry", c.Timeout)
+	}
+	return c.Read.validate()
+}
