@@ -29,6 +29,8 @@ type group struct {
 	ctx       context.Context
 	interrupt context.CancelFunc
 
+	turn   turn
+	marked *record.Record // the only one, while its mark stands
 	conn   *pgxpool.Conn
 	beside *pgxpool.Conn // another one, while a record is watched that may kill its connection
 	tx     pgx.Tx
@@ -182,20 +184,50 @@ func (g *group) withdraw(c *call, hard bool) {
 	}
 }
 
+func (g *group) takeTurn() bool {
+	weight := int64(1)
+	if e := g.alone(); e != nil && e.suspect {
+		weight = everybody
+	}
+	return g.turn.take(g.ctx, g.rt.in.turns, weight)
+}
+
+func (g *group) leaveTurn() {
+	if g.marked != nil {
+		g.rt.suspects.unmark(g.marked)
+		g.marked = nil
+	}
+	g.turn.leave()
+}
+
+// incriminate marks a suspect, and is false if it must not run.
+func (g *group) incriminate() bool {
+	e := g.alone()
+	if e == nil || !e.suspect {
+		return true
+	}
+	marked, err := g.rt.suspects.mark(e.r)
+	if err != nil {
+		g.fail(e, err)
+		return false
+	}
+	if marked {
+		g.marked = e.r
+	}
+	return true
+}
+
 // run is the whole life of a group, from BEGIN to the answer to COMMIT. It reports false when the group was taken away
 // while a handler was stuck: then nothing of it may be touched any more.
 func (g *group) run() bool {
 	defer g.interrupt()
-	if !g.open() {
+	if !g.takeTurn() {
+		return true // a delivery of this group is ending: on without it
+	}
+	defer g.leaveTurn()
+	if !g.open() || !g.incriminate() {
 		g.disconnect()
 		return true
-	}
-	if e := g.alone(); e != nil && e.suspect {
-		if !g.rt.suspects.mark(g, e) {
-			g.disconnect()
-			return true
-		}
-		defer g.rt.suspects.unmark(e)
 	}
 	if e := g.alone(); e != nil && e.watched {
 		g.watchBeside()

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/headrace/headrace/migrations"
 	"github.com/headrace/headrace/record"
@@ -25,6 +26,7 @@ type Inbox struct {
 	stop context.CancelFunc // of the sweeps
 	ctx  context.Context
 
+	turns *semaphore.Weighted // see turn
 	stuck stuckHandlers
 
 	mu     sync.Mutex
@@ -51,7 +53,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Inbox, error) {
 		own.Close()
 		return nil, err
 	}
-	in := &Inbox{cfg: cfg, id: uuid.New(), pool: own}
+	in := &Inbox{cfg: cfg, id: uuid.New(), pool: own, turns: semaphore.NewWeighted(everybody)}
 	in.idle.L = &in.mu
 	in.ctx, in.stop = context.WithCancel(context.WithoutCancel(ctx))
 	return in, nil

@@ -83,11 +83,16 @@ const releasedSQL = `update headrace.claim_starts set holder = null,
 	marked = case when marked_by = $4::text::uuid then null else marked end
 where consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int and holder = $4::text::uuid`
 
-// markSQL marks the record that runs next, unless it is the one whose mark was left over too often. It answers whether it is, and
-// whether that is so recent that the other process may be alive.
-const markSQL = `with mark as (
+// markSQL marks the record that runs next ($8: if it may), unless it is the one whose mark was left over too often. It
+// answers whether it is, and whether that is so recent that the other process may be alive. A process has one mark: one
+// that could not be taken off in its time goes now, whatever route and partition it is of.
+const markSQL = `with old as (
+	update headrace.claim_starts set marked = null
+	where $8::boolean and marked is not null and marked_by = $5::text::uuid
+		and (consumer_id, topic_id, part) is distinct from ($1::int, $2::text::uuid, $3::int)
+), mark as (
 	update headrace.claim_starts set marked = $4::bigint, marked_by = $5::text::uuid, marked_at = now()
-	where consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int
+	where $8::boolean and consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int
 		and (killer is distinct from $4::bigint or killed = $5::text::uuid or kills < $7::int)
 )
 select coalesce(killer = $4::bigint and killed <> $5::text::uuid, false) and kills >= $7::int,

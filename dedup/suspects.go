@@ -95,36 +95,38 @@ func (s *suspects) has(r *record.Record) bool {
 	return ok && r.Offset < until
 }
 
-// mark makes it durable that e runs now. It is false when e must not: a mark that a dead process left convicts it, and
-// one that may be of a living one lets it wait.
-func (s *suspects) mark(g *group, e *entry) bool {
+// mark makes it durable that r runs now, with nothing beside it. The error says why it must not: a mark that dead
+// processes left convicts it, one that may be of a living process lets it wait.
+//
+// Where a handler is stuck the process may die of that, so r runs without a mark; the stuck one keeps its own.
+func (s *suspects) mark(r *record.Record) (marked bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), acquireTimeout)
 	defer cancel()
 	alive := s.rt.cfg.AttemptTimeout + s.rt.in.cfg.HardGrace + s.rt.in.cfg.CommitTimeout + markGrace
+	_, stuck := s.rt.in.Stuck()
 	var found, fresh bool
-	err := s.rt.in.pool.QueryRow(ctx, markSQL, s.rt.consumer, e.r.TopicID.String(), e.r.Partition, e.r.Offset,
-		s.rt.in.id.String(), alive.Milliseconds(), killerDeaths).Scan(&found, &fresh)
+	err = s.rt.in.pool.QueryRow(ctx, markSQL, s.rt.consumer, r.TopicID.String(), r.Partition, r.Offset,
+		s.rt.in.id.String(), alive.Milliseconds(), killerDeaths, !stuck).Scan(&found, &fresh)
 	switch {
 	case err != nil:
-		e.err = fault.Unavailable(err, fault.Database)
+		return false, fault.Unavailable(err, fault.Database)
 	case found && fresh:
-		g.fail(e, fault.Busy(errMarked))
+		return false, fault.Busy(errMarked)
 	case found:
-		g.killer(e)
-	default:
-		return true
+		s.rt.reportKiller(r)
+		return false, fault.Permanent(ErrCrashLoop)
 	}
-	return false
+	return !stuck, nil
 }
 
-// unmark says that e's process has survived it.
-func (s *suspects) unmark(e *entry) {
+// unmark says that r's process has survived it.
+func (s *suspects) unmark(r *record.Record) {
 	ctx, cancel := context.WithTimeout(context.Background(), acquireTimeout)
 	defer cancel()
-	_, err := s.rt.in.pool.Exec(ctx, unmarkSQL, s.rt.consumer, e.r.TopicID.String(), e.r.Partition, e.r.Offset,
+	_, err := s.rt.in.pool.Exec(ctx, unmarkSQL, s.rt.consumer, r.TopicID.String(), r.Partition, r.Offset,
 		s.rt.in.id.String())
 	if err != nil {
-		// The mark stays, and is this process's own: it convicts nobody here, and is overwritten by the next record.
+		// The mark stays, and is this process's own: it convicts nobody here, and the next mark takes it off.
 		s.rt.in.cfg.Logger.WarnContext(ctx, "mark of a suspect stays for now", "route", s.rt.cfg.Name, "error", err)
 	}
 }

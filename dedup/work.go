@@ -193,6 +193,7 @@ func (g *group) suspectKiller(e *entry) {
 			g.convict(e)
 			return
 		}
+		g.leaveTurn() // it is over: nobody need wait for the rest
 		g.rest(e, time.Second<<e.lossesAlone)
 	}
 }
@@ -252,15 +253,15 @@ func (g *group) convict(e *entry) {
 		g.fail(e, fault.Transient(errSlowCommit))
 		g.rt.in.attempted(g.rt, e, fault.ClassTransient.String())
 	default:
-		g.killer(e)
+		g.fail(e, fault.Permanent(ErrCrashLoop))
+		g.rt.reportKiller(e.r)
 	}
 }
 
-// killer gives its verdict to a record that takes down what it runs on, and tells of it: it may have stopped others.
-func (g *group) killer(e *entry) {
-	g.fail(e, fault.Permanent(ErrCrashLoop))
-	g.rt.in.report(record.Report{
-		Kind: record.ReportCrashLoop, Route: g.rt.cfg.Name, Topic: e.r.Topic, Partition: e.r.Partition, Offset: e.r.Offset,
+// reportKiller tells of a record that takes down what it runs on: it may have stopped others.
+func (rt *Route) reportKiller(r *record.Record) {
+	rt.in.report(record.Report{
+		Kind: record.ReportCrashLoop, Route: rt.cfg.Name, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset,
 		Err:  ErrCrashLoop,
 		Hint: "look at its dead letter; until the handler bears it a replay will do the same",
 	})
