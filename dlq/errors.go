@@ -103,7 +103,7 @@ type NoReplayTopicError struct {
 
 func (e *NoReplayTopicError) Error() string {
 	return fmt.Sprintf("replay topic %q does not exist: the consumers of group %q make it when they start, with "+
-		"Config.CreateDeadLetterTopics; to make it now, set ReplayConfig.Create (--create)", e.Topic, e.Group)
+		"Config.CreateDeadLetterTopics; to make it now, set ReplayConfig.Create (--create-topic)", e.Topic, e.Group)
 }
 
 // Unwrap gives the cluster's answer.
@@ -111,5 +111,5 @@ func (e *NoReplayTopicError) Unwrap() error { return e.Err }
 
 // Hint says what to do.
 func (e *NoReplayTopicError) Hint() string {
-	return fmt.Sprintf("start a consumer of group %s with Config.CreateDeadLetterTopics, or replay with --create", e.Group)
+	return fmt.Sprintf("start a consumer of group %s with Config.CreateDeadLetterTopics, or replay with --create-topic", e.Group)
 }

@@ -18,6 +18,11 @@ type ReadConfig struct {
 	Topic string
 	// Filter is which of its letters. Defaults to all.
 	Filter Filter
+	// Ends is where to stop in each partition: an earlier Snapshot's, so that what was looked at is what is replayed, and
+	// not what has come since.
+	//
+	// Defaults to where the topic ends when Read begins.
+	Ends map[int32]int64
 }
 
 func (c ReadConfig) validate() error {
@@ -32,8 +37,9 @@ func (c ReadConfig) validate() error {
 
 // Snapshot is what a reading saw of its topic.
 type Snapshot struct {
-	// Partitions is how many the topic has.
+	// Partitions is how many the topic has, Ends the offset after the last record that was to be read of each.
 	Partitions int
+	Ends       map[int32]int64
 	// Records is how many records were read.
 	Records int64
 	// Repeated is how many of them were older letters of a record that has a later one in the topic.
@@ -62,16 +68,17 @@ func Read(ctx context.Context, cfg ReadConfig, each func(*Entry) error) (Snapsho
 		return Snapshot{}, fmt.Errorf("read %q: %w", cfg.Topic, err)
 	}
 	defer l.close()
+	l.endAt(cfg.Ends)
 	newest := latest{}
 	if err := l.scan(ctx, func(r *record.Record) error { newest.see(NewEntry(r)); return nil }); err != nil {
-		return Snapshot{Partitions: len(l.ends)}, err
+		return Snapshot{Partitions: len(l.ends), Ends: l.ends}, err
 	}
 	return give(ctx, l, cfg.Filter, newest, each)
 }
 
 // give is the second pass.
 func give(ctx context.Context, l *topicLog, f Filter, newest latest, each func(*Entry) error) (Snapshot, error) {
-	seen := Snapshot{Partitions: len(l.ends)}
+	seen := Snapshot{Partitions: len(l.ends), Ends: l.ends}
 	err := l.scan(ctx, func(r *record.Record) error {
 		seen.Records++
 		e := NewEntry(r)

@@ -117,11 +117,11 @@ func (r *replayer) undeliverable(e *Entry, env Envelope) error {
 	}
 	switch topic := ReplayTopic(env.Origin.Topic, env.Group); {
 	case env.Origin.Topic == "":
-		return lacks("source topic", "Source", "--source")
+		return lacks("source topic", "Source", "--as-source")
 	case env.Group == "":
-		return lacks("consumer group", "Group", "--group")
+		return lacks("consumer group", "Group", "--as-group")
 	case env.Route == "":
-		return lacks("route", "Route", "--route")
+		return lacks("route", "Route", "--as-route")
 	case !legal(topic):
 		return fmt.Errorf("%s: %q is no legal name for a replay topic", e.Place(), trim(topic, maxName))
 	case topic == e.Topic:

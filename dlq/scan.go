@@ -78,6 +78,16 @@ func (l *topicLog) open(ctx context.Context, since time.Time) error {
 	return err
 }
 
+// endAt brings the end forward to that of an earlier reading. A partition that was not there then is not read.
+func (l *topicLog) endAt(ends map[int32]int64) {
+	if ends == nil {
+		return
+	}
+	for p, end := range l.ends {
+		l.ends[p] = min(end, ends[p])
+	}
+}
+
 func (l *topicLog) close() { l.client.Close() }
 
 // findLeaders asks who leads the partitions. The id stays what it was: a topic that was deleted and created again is
