@@ -53,12 +53,14 @@ type Gate struct {
 	mu    sync.Mutex
 	shut  bool // down; else open, or in the ramp if anybody waits
 	epoch uint64
+	round uint64
 	fails int // probes that failed in a row
 	due   time.Time
 	since time.Time
 	out   int // turns of this epoch that are not done
 	// window is how many turns the ramp lets out at once. Each OK adds one, which doubles it a round.
 	window   int
+	breaker  breakerNews
 	queue    []*turn
 	timer    *time.Timer
 	watchers map[int]func()
@@ -66,10 +68,12 @@ type Gate struct {
 	told     bool // what the watchers know of Shut
 }
 
-// turn is the right to use a dependency whose gate is not open.
+// turn is the right to use a dependency whose gate is not open. round is the closing or reopening of the gate that it
+// was granted after: out counts the turns of the present one.
 type turn struct {
 	ready chan struct{}
 	epoch uint64
+	round uint64
 	timer *time.Timer
 	done  bool
 }
@@ -257,8 +261,10 @@ func (g *Gate) learn(p Pass, v passVerdict, until time.Time) {
 // reopen begins the ramp: what waits is let through in growing numbers. With nobody waiting it is the open gate.
 func (g *Gate) reopen() {
 	g.fails = 0
+	g.breaker.floor = time.Time{}
 	if g.shut {
 		g.shut, g.window, g.out = false, 0, 0
+		g.round++
 	}
 	g.window++
 }
@@ -271,16 +277,23 @@ func (g *Gate) close() {
 	wait := backoff.Exponential(g.cfg.Base, g.cfg.Cap, g.fails)
 	g.shut, g.out = true, 0
 	g.epoch++
+	g.round++
 	g.fails++
 	g.due = time.Now().Add(wait/2 + backoff.Jitter(wait/2))
+	if g.breaker.floor.After(g.due) {
+		g.due = g.breaker.floor
+	}
 }
 
 // closed is whether anybody must wait: down, or in the ramp.
 func (g *Gate) closed() bool { return g.shut || len(g.queue) > 0 }
 
 func (g *Gate) probeDue() bool {
-	return g.shut && g.out == 0 && len(g.queue) == 0 && !time.Now().Before(g.due)
+	return g.mayProbe() && len(g.queue) == 0 && !time.Now().Before(g.due)
 }
+
+// mayProbe says that nobody is out to find out about the dependency.
+func (g *Gate) mayProbe() bool { return g.shut && g.out == 0 && g.breaker.probing == 0 }
 
 func (g *Gate) isShut() bool { return g.closed() && !g.probeDue() }
 
@@ -303,7 +316,7 @@ func (g *Gate) leave(t *turn) {
 	g.settleAndUnlock()
 }
 
-// finish ends a turn once. Turns of an earlier epoch are not counted any more.
+// finish ends a turn once. Turns of an earlier round are not counted any more.
 func (g *Gate) finish(t *turn) {
 	if t.done {
 		return
@@ -313,7 +326,7 @@ func (g *Gate) finish(t *turn) {
 		return
 	}
 	t.timer.Stop()
-	if t.epoch == g.epoch {
+	if t.round == g.round {
 		g.out = max(g.out-1, 0)
 	}
 }
@@ -323,9 +336,13 @@ func (g *Gate) grant() {
 	t := g.queue[0]
 	g.queue = g.queue[1:]
 	g.out++
-	t.epoch = g.epoch
+	t.epoch, t.round = g.epoch, g.round
 	p := Pass{g: g, t: t, epoch: t.epoch}
-	t.timer = time.AfterFunc(g.cfg.ProbeTimeout, p.Failed)
+	over := p.Failed
+	if g.breaker.leads {
+		over = p.Release
+	}
+	t.timer = time.AfterFunc(g.cfg.ProbeTimeout, over)
 	close(t.ready)
 }
 
@@ -358,7 +375,7 @@ func (g *Gate) publish() {
 
 func (g *Gate) grantDue() {
 	if g.shut {
-		if g.out == 0 && len(g.queue) > 0 && !time.Now().Before(g.due) {
+		if g.mayProbe() && len(g.queue) > 0 && !time.Now().Before(g.due) {
 			g.grant()
 		}
 		return
@@ -374,7 +391,7 @@ func (g *Gate) armTimer() {
 		g.timer.Stop()
 		g.timer = nil
 	}
-	if !g.shut || g.out > 0 {
+	if !g.mayProbe() {
 		return
 	}
 	if wait := time.Until(g.due); wait > 0 {

@@ -93,6 +93,9 @@ func (e *StatusError) class() Class {
 	return ClassPermanent
 }
 
+// keyReused is the rule of a 422 under a key.
+const keyReused = "http 422"
+
 // aboutItsKey: under an idempotency key 409 says that a call with this key is running, and 422 that the key was used
 // with another body, so that something was executed, but not surely this.
 func (e *StatusError) aboutItsKey() Class {

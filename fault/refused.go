@@ -13,6 +13,8 @@ var (
 	ErrBulkheadFull = errors.New("bulkhead full")
 	// ErrNoRetryTokens: the retries that a failing dependency is granted are spent.
 	ErrNoRetryTokens = errors.New("no retry tokens left")
+	// ErrNoTime: the deadline around the call leaves no time for it. No dependency is at fault.
+	ErrNoTime = errors.New("no time left for the call")
 )
 
 // RefusedError reports that a call was not begun, for the dependency's sake. It is ClassUnavailable: nothing was sent,
@@ -31,20 +33,43 @@ func (e *RefusedError) Error() string { return e.Dependency + ": " + e.Reason.Er
 // Unwrap gives Reason.
 func (e *RefusedError) Unwrap() error { return e.Reason }
 
+// The rules of what was refused.
+const (
+	ruleBreakerOpen = "breaker open"
+	ruleBulkhead    = "bulkhead full"
+	ruleNoTokens    = "no retry tokens"
+	ruleRefused     = "refused"
+	ruleNoTime      = "no time left"
+)
+
+// Refused says that something of ours refused to begin: nothing was sent, so the failure tells nothing of a dependency.
+func (f Fault) Refused() bool {
+	switch f.Rule {
+	case ruleBreakerOpen, ruleBulkhead, ruleNoTokens, ruleRefused, ruleNoTime:
+		return true
+	}
+	return false
+}
+
 func refused(head []error, _ bool) (Fault, bool) {
+	// What is out of time is no dependency's fault: a hold would wait for one that is up. The next attempt has a time of
+	// its own, and one that never has enough is a record, or a configuration, that somebody must look at.
+	if is(head, ErrNoTime) {
+		return Fault{Class: ClassTransient, Rule: ruleNoTime}, true
+	}
 	f := Fault{Class: ClassUnavailable, Dependency: Network}
 	if e, ok := first[*RefusedError](head); ok {
 		f.Dependency, f.RetryAfter = orNetwork(e.Dependency), e.RetryAfter
 	}
 	switch {
 	case is(head, ErrBreakerOpen):
-		f.Rule = "breaker open"
+		f.Rule = ruleBreakerOpen
 	case is(head, ErrBulkheadFull):
-		f.Rule = "bulkhead full"
+		f.Rule = ruleBulkhead
 	case is(head, ErrNoRetryTokens):
-		f.Rule = "no retry tokens"
+		f.Rule = ruleNoTokens
 	case has[*RefusedError](head):
-		f.Rule = "refused"
+		f.Rule = ruleRefused
 	default:
 		return Fault{}, false
 	}

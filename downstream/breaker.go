@@ -1,0 +1,240 @@
+package downstream
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/record"
+)
+
+// breaker is gobreaker's, with what it leaves open:
+//
+//   - It says nothing of when it will be half open, and changes its state only when it is touched. So the time of
+//     opening is noted here, and the gate wakes somebody to touch it.
+//   - A probe that never ends keeps it half open for ever. So each call has a timer.
+//   - It tells of a change under its lock, where nothing may be done. So changes are queued, and told after it.
+//   - It forgets what ends after a change. So each call compares itself.
+//
+// Everything of gobreaker's is called under mu: then what a call finds after it was let through is what it was let
+// through by.
+type breaker struct {
+	d *Dependency
+
+	mu     sync.Mutex
+	cb     *gobreaker.TwoStepCircuitBreaker[struct{}]
+	state  gobreaker.State
+	next   time.Time // when it will be half open
+	since  time.Time // when it was last closed, if it is not
+	queue  []change
+	untold []record.BreakerInfo
+	tells  bool // somebody is telling the hooks
+	// opened counts the times that it opened, and answers what the dependency answered: a call sees by them what happened
+	// since it began, and needs no clock.
+	opened, answers uint64
+
+	// queued is how many changes the gate has not been told of; leading is held while it is. Whoever has touched the
+	// breaker waits for it: else a record that is to wait at the gate could pass it before it is shut.
+	queued  atomic.Int64
+	leading sync.Mutex
+}
+
+// change is one of state.
+type change struct {
+	to   gobreaker.State
+	next time.Time
+}
+
+// hair is how much later than the breaker's time a probe is let through: gobreaker is half open after it, not at it.
+const hair = time.Millisecond
+
+var (
+	errFailed   = errors.New("failed")
+	errExcluded = errors.New("excluded")
+)
+
+func (b *breaker) init(d *Dependency) {
+	b.d = d
+	c := d.cfg.Breaker
+	b.cb = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+		Name:         d.cfg.Name,
+		MaxRequests:  1, // the probe
+		Interval:     c.Window,
+		BucketPeriod: c.Window / buckets,
+		Timeout:      c.OpenFor,
+		// Not n.Requests: that counts what is in flight, and what was excluded.
+		ReadyToTrip: func(n gobreaker.Counts) bool {
+			ended := n.TotalSuccesses + n.TotalFailures
+			return ended >= uint32(c.MinRequests) && float64(n.TotalFailures) >= c.FailureRatio*float64(ended) //nolint:gosec // validated
+		},
+		IsExcluded:    func(err error) bool { return err == errExcluded }, //nolint:errorlint // nobody wraps it
+		OnStateChange: b.changed,
+	})
+}
+
+// changed runs under both locks.
+func (b *breaker) changed(_ string, from, to gobreaker.State) {
+	now := time.Now()
+	info := record.BreakerInfo{Dependency: b.d.cfg.Name, From: stateNames[from], To: stateNames[to]}
+	if from == gobreaker.StateClosed {
+		b.since = now
+	}
+	switch to {
+	case gobreaker.StateOpen:
+		b.opened++
+		b.next = now.Add(b.d.cfg.Breaker.OpenFor + hair)
+	case gobreaker.StateClosed:
+		info.Open = now.Sub(b.since)
+	case gobreaker.StateHalfOpen:
+	}
+	b.state = to
+	b.queue = append(b.queue, change{to, b.next})
+	b.untold = append(b.untold, info)
+	b.queued.Add(1)
+}
+
+var stateNames = map[gobreaker.State]string{
+	gobreaker.StateClosed:   record.BreakerClosed,
+	gobreaker.StateHalfOpen: record.BreakerHalfOpen,
+	gobreaker.StateOpen:     record.BreakerOpen,
+}
+
+func (b *breaker) now() string {
+	b.mu.Lock()
+	state := b.cb.State()
+	b.mu.Unlock()
+	b.settle()
+	return stateNames[state]
+}
+
+// allow lets c through, or says why not.
+func (b *breaker) allow(c *Call) error {
+	b.mu.Lock()
+	opened, answers := b.opened, b.answers
+	done, err := b.cb.Allow()
+	state, next := b.state, b.next
+	b.mu.Unlock()
+	b.settle()
+	if err != nil {
+		b.keepShut()
+		refused := &fault.RefusedError{Dependency: b.d.cfg.Name, Reason: fault.ErrBreakerOpen}
+		if state == gobreaker.StateOpen { // not while a probe is out, which may end at any moment
+			refused.RetryAfter = max(time.Until(next), hair)
+		}
+		return refused
+	}
+	c.done, c.opened, c.answers = done, opened, answers
+	c.probe = state == gobreaker.StateHalfOpen
+	return nil
+}
+
+// end takes the news of a call. The first time counts.
+func (b *breaker) end(c *Call, e fault.Evidence) (first bool, charge Charge) {
+	b.mu.Lock()
+	first = !c.ended
+	c.ended = true
+	if first {
+		c.done(resultOf[e])
+	}
+	switch {
+	case e == fault.SaysDown && (c.probe || b.opened != c.opened):
+		charge = Outage
+	case e == fault.SaysDown && b.answers == c.answers:
+		charge = Free
+	}
+	if e == fault.SaysUp {
+		b.answers++
+	}
+	b.mu.Unlock()
+	b.settle()
+	return first, charge
+}
+
+// resultOf is what gobreaker is told.
+var resultOf = [...]error{fault.SaysNothing: errExcluded, fault.SaysUp: nil, fault.SaysDown: errFailed}
+
+// settle tells the gate and then the hooks what has changed, in order, outside of mu.
+func (b *breaker) settle() {
+	if b.queued.Load() == 0 {
+		return
+	}
+	b.leading.Lock()
+	b.mu.Lock()
+	changes := b.queue
+	b.queue = nil
+	b.mu.Unlock()
+	for _, c := range changes {
+		b.lead(c)
+		b.queued.Add(-1)
+	}
+	b.leading.Unlock()
+	b.tellAll()
+}
+
+func (b *breaker) lead(c change) {
+	switch c.to {
+	case gobreaker.StateOpen:
+		b.d.gate.shutUntil(c.next)
+	case gobreaker.StateClosed:
+		b.d.gate.Up()
+	case gobreaker.StateHalfOpen: // the gate knows the time
+	}
+}
+
+// up says that the dependency answered, if the breaker agrees: what began before it opened may answer after it.
+func (b *breaker) up() {
+	if b.d.gate.isOpen() {
+		return
+	}
+	b.leading.Lock()
+	defer b.leading.Unlock()
+	if closed, _ := b.closed(); closed {
+		b.d.gate.Up()
+	}
+}
+
+// keepShut is for a gate that somebody opened although the breaker is not closed.
+func (b *breaker) keepShut() {
+	b.leading.Lock()
+	defer b.leading.Unlock()
+	if closed, next := b.closed(); !closed {
+		b.d.gate.shutUntil(next)
+	}
+}
+
+func (b *breaker) closed() (bool, time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.state == gobreaker.StateClosed, b.next
+}
+
+// tellAll tells the hooks, one goroutine at a time. A hook may ask for the state, and change it by that: whoever is
+// telling tells that too.
+func (b *breaker) tellAll() {
+	for {
+		b.mu.Lock()
+		if b.tells || len(b.untold) == 0 {
+			b.mu.Unlock()
+			return
+		}
+		infos := b.untold
+		b.untold, b.tells = nil, true
+		b.mu.Unlock()
+		b.tellThese(infos)
+	}
+}
+
+func (b *breaker) tellThese(infos []record.BreakerInfo) {
+	defer func() { // a hook that panics is heard of once, and not the last
+		b.mu.Lock()
+		b.tells = false
+		b.mu.Unlock()
+	}()
+	for _, info := range infos {
+		b.d.tell.breaker(info)
+	}
+}

@@ -1,0 +1,136 @@
+package downstream
+
+import (
+	"errors"
+	"time"
+
+	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/record"
+)
+
+// Call is one call that the breaker let through.
+type Call struct {
+	d     *Dependency
+	route string
+	began time.Time
+	limit time.Duration
+	epoch Pass // of the gate, when the call began
+	timer *time.Timer
+
+	// Of the breaker, which has the lock.
+	done            func(error)
+	opened, answers uint64
+	probe, ended    bool
+}
+
+// begin asks the breaker, which may have a probe to give, and starts the clock.
+func (c *Call) begin(limit time.Duration) error {
+	if err := c.d.breaker.allow(c); err != nil {
+		c.d.refused(c.route, err)
+		return err
+	}
+	if c.probe {
+		c.d.gate.probeBegan()
+	}
+	c.began, c.limit, c.epoch = time.Now(), limit, c.d.gate.now()
+	c.timer = time.AfterFunc(max(limit, 0), c.expire)
+	return nil
+}
+
+// Probe says that it is the one that a half-open breaker lets through.
+func (c *Call) Probe() bool { return c.probe }
+
+// End tells what became of the call; the first time counts, and tells the hooks. failed is false for a success, and f is
+// what a failure means. What End says is whether the record that called is to be charged for it, also when the call had
+// come to its limit before.
+//
+// Call it however the call ends, after a panic and runtime.Goexit too: a call that is left open keeps a half-open
+// breaker from the next probe until its limit. Who knows nothing of the outcome says fault.ClassCancelled.
+func (c *Call) End(failed bool, f fault.Fault) Charge {
+	evidence := fault.SaysUp
+	if failed {
+		evidence = f.Evidence(c.d.cfg.Name)
+	}
+	c.timer.Stop()
+	return c.end(evidence, outcome(failed, f, evidence), f)
+}
+
+// expire is the end of a call that does not end: nobody knows what became of it.
+func (c *Call) expire() {
+	c.end(fault.SaysDown, record.CallFailed, fault.Fault{Class: fault.ClassAmbiguous})
+}
+
+func (c *Call) end(e fault.Evidence, outcome string, f fault.Fault) Charge {
+	first, charge := c.d.breaker.end(c, e)
+	if e == fault.SaysUp {
+		c.d.breaker.up()
+	}
+	if !first {
+		return charge
+	}
+	if e == fault.SaysDown && f.Class == fault.ClassUnavailable {
+		c.d.heldBack(c.epoch, f)
+	}
+	if c.probe {
+		c.d.gate.probeEnded()
+	}
+	info := record.CallInfo{
+		Dependency: c.d.cfg.Name, Route: c.route, Outcome: outcome, Probe: c.probe, Took: time.Since(c.began),
+	}
+	if outcome != record.CallSucceeded {
+		info.Class = f.Class.String()
+	}
+	c.d.tell.call(info)
+	return charge
+}
+
+// heldBack shuts the gate before records that are to be held go there, although the breaker is closed: a dependency
+// that refuses our credentials is asked one record at a time. While the breaker is not closed it leads the gate.
+func (d *Dependency) heldBack(p Pass, f fault.Fault) {
+	d.breaker.leading.Lock()
+	defer d.breaker.leading.Unlock()
+	if closed, _ := d.breaker.closed(); !closed {
+		return
+	}
+	var until time.Time
+	if f.RetryAfter > 0 {
+		until = time.Now().Add(f.RetryAfter)
+	}
+	p.FailedUntil(until)
+}
+
+func outcome(failed bool, f fault.Fault, e fault.Evidence) string {
+	switch {
+	case !failed:
+		return record.CallSucceeded
+	case e == fault.SaysDown:
+		return record.CallFailed
+	case f.Refused():
+		return record.CallRefused
+	case f.Class == fault.ClassCancelled:
+		return record.CallCancelled
+	}
+	return record.CallAnswered
+}
+
+// refused tells the hooks of a call that was not begun.
+func (d *Dependency) refused(route string, err error) {
+	class := fault.ClassUnavailable
+	if errors.Is(err, fault.ErrNoTime) {
+		class = fault.ClassTransient
+	}
+	d.tell.call(record.CallInfo{Dependency: d.cfg.Name, Route: route, Outcome: record.CallRefused, Class: class.String()})
+}
+
+// Charge is whose a failure is.
+type Charge uint8
+
+// The charges.
+const (
+	// Charged: it is the record's, or the dependency has answered somebody since the call began: an attempt is spent.
+	Charged Charge = iota
+	// Free: the dependency's fault, as far as anybody can tell: try again after a back-off, at no charge.
+	Free
+	// Outage: it was the probe, or the breaker has opened since the call began: hold, at no charge.
+	Outage
+)

@@ -1,0 +1,109 @@
+package downstream
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/record"
+)
+
+// Config is a dependency's. Name is required; the zero value of everything else is a default.
+type Config struct {
+	// Name is what holds, metrics and logs call the dependency. Required, and none of fault.Database,
+	// fault.DeadLetterTopic, fault.Kafka and fault.Network, which name something else.
+	Name string
+	// Breaker says when the circuit breaker opens, and for how long.
+	Breaker BreakerConfig
+	// MaxConcurrent is how many calls may be in flight in this process. In a route a further one waits for its turn,
+	// first come first served; outside of one it is refused at once.
+	//
+	// Defaults to 64.
+	MaxConcurrent int
+	// Timeout ends one try of Transport outside of a route, its answer's body included, if its context does not end
+	// before. Do leaves its operation the context that it has, and only counts one that takes longer as failed. In a
+	// route the route's CallTimeout stands for it.
+	//
+	// Defaults to 10s, or to half of Breaker.Window if that is less.
+	Timeout time.Duration
+	// Retry is for Transport outside of a route. In a route the route retries.
+	Retry RetryConfig
+	// Classifier says what the failures of Do and Transport mean outside of a route. In a route the route's does.
+	//
+	// Defaults to the built-in rules.
+	Classifier *fault.Classifier
+	// Hooks are told of calls and of the breaker. A consumer adds its own.
+	//
+	// Defaults to none.
+	Hooks *record.Hooks
+}
+
+// BreakerConfig is a circuit breaker's. The zero value has the defaults.
+type BreakerConfig struct {
+	// MinRequests is how many calls must have ended in Window before the breaker may open. Defaults to 20.
+	MinRequests int
+	// FailureRatio is the part of them, in (0, 1], that must have failed by the dependency's fault. Defaults to 0.5.
+	FailureRatio float64
+	// Window is what is counted. At least twice the time of a call, or slow failures fall out of it. Defaults to 60s.
+	Window time.Duration
+	// OpenFor is how long nothing is let through, before one call may probe. Defaults to 30s.
+	OpenFor time.Duration
+}
+
+// RetryConfig says how Transport tries again outside of a route. The zero value has the defaults.
+type RetryConfig struct {
+	// Attempts is how often a request is tried at most; 1 is never again. Defaults to 3.
+	Attempts int
+	// Base is the longest wait before the second try; each further one may be twice as long. The wait is a random part
+	// of it ("full jitter"), and never shorter than what the answer's Retry-After asks for. Defaults to 200ms.
+	Base time.Duration
+	// Cap is the longest wait before any try, but for a Retry-After. Defaults to 2s.
+	Cap time.Duration
+}
+
+// buckets is into how many parts the breaker's window is cut: the oldest falls out when the next one begins.
+const buckets = 12
+
+func (c Config) withDefaults() Config {
+	b := &c.Breaker
+	b.MinRequests = cmp.Or(b.MinRequests, 20)
+	b.FailureRatio = cmp.Or(b.FailureRatio, 0.5)
+	b.Window = cmp.Or(b.Window, time.Minute)
+	b.OpenFor = cmp.Or(b.OpenFor, 30*time.Second)
+	c.MaxConcurrent = cmp.Or(c.MaxConcurrent, 64)
+	c.Timeout = cmp.Or(c.Timeout, min(10*time.Second, b.Window/2))
+	c.Retry.Attempts = cmp.Or(c.Retry.Attempts, 3)
+	c.Retry.Base = cmp.Or(c.Retry.Base, 200*time.Millisecond)
+	c.Retry.Cap = max(cmp.Or(c.Retry.Cap, 2*time.Second), c.Retry.Base)
+	return c
+}
+
+func (c Config) validate() error {
+	if c.Name == "" {
+		return errors.New("downstream: Config.Name is empty: name the dependency, for holds, metrics and logs")
+	}
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("downstream %q: "+format, append([]any{c.Name}, args...)...))
+		}
+	}
+	b := c.Breaker
+	ours := []string{fault.Database, fault.DeadLetterTopic, fault.Kafka, fault.Network}
+	check(!slices.Contains(ours, c.Name), "Config.Name is what Headrace calls something else (%v): take another", ours)
+	check(b.MinRequests > 0, "Breaker.MinRequests (%d) must be at least 1", b.MinRequests)
+	check(b.FailureRatio > 0 && b.FailureRatio <= 1, "Breaker.FailureRatio (%v) must be in (0, 1]", b.FailureRatio)
+	check(b.Window >= buckets, "Breaker.Window (%s) must be positive", b.Window)
+	check(b.OpenFor > 0, "Breaker.OpenFor (%s) must be positive", b.OpenFor)
+	check(c.MaxConcurrent > 0, "MaxConcurrent (%d) must be at least 1", c.MaxConcurrent)
+	check(c.Timeout > 0, "Timeout (%s) must be positive", c.Timeout)
+	check(b.Window < buckets || c.Timeout <= b.Window/2,
+		"Breaker.Window (%s) must be at least twice Timeout (%s), or failures by timeout fall out of it uncounted", b.Window, c.Timeout)
+	check(c.Retry.Attempts > 0, "Retry.Attempts (%d) must be at least 1", c.Retry.Attempts)
+	check(c.Retry.Base > 0, "Retry.Base (%s) must be positive", c.Retry.Base)
+	check(c.Retry.Cap > 0, "Retry.Cap (%s) must be positive", c.Retry.Cap)
+	return errors.Join(errs...)
+}

@@ -1,0 +1,70 @@
+package downstream
+
+import (
+	"context"
+	"time"
+
+	"github.com/headrace/headrace/fault"
+)
+
+// grace is how long after its deadline an operation may take to notice it, before the breaker counts it as failed.
+const grace = 5 * time.Second
+
+// Do runs op, one call to d, behind the breaker and in one of the MaxConcurrent places: a *fault.RefusedError says that
+// op was not run. It never tries again: whoever knows whether op may be repeated does. op must end when ctx does.
+//
+// Inside of a route that calls d, and inside of another Do of it, op is just run: the call is counted already.
+func (d *Dependency) Do(ctx context.Context, op func(ctx context.Context) error) error {
+	if d.counted(ctx) {
+		return op(ctx)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	c := &Call{d: d}
+	if err := d.enter(c, limit(ctx, d.cfg.Timeout)); err != nil {
+		return err
+	}
+	// What is not known at the end is said by nobody: op has panicked, or ended its goroutine.
+	f, failed := fault.Fault{Class: fault.ClassCancelled}, true
+	defer func() {
+		d.places.leave()
+		c.End(failed, f)
+	}()
+	err := op(context.WithValue(ctx, countedKey{}, d))
+	f, failed = d.judge(ctx, err)
+	return err
+}
+
+// enter is the way into a call outside of a route.
+func (d *Dependency) enter(c *Call, limit time.Duration) error {
+	if err := c.begin(limit); err != nil {
+		return err
+	}
+	if d.places.try() {
+		return nil
+	}
+	err := &fault.RefusedError{Dependency: d.cfg.Name, Reason: fault.ErrBulkheadFull}
+	f, _ := d.judge(context.Background(), err)
+	c.End(true, f)
+	return err
+}
+
+// judge says what the end of a call under ctx means.
+func (d *Dependency) judge(ctx context.Context, err error) (f fault.Fault, failed bool) {
+	if err == nil {
+		return fault.Fault{}, false
+	}
+	if _, ok := fault.AsSkip(err); ok {
+		return fault.Fault{}, false
+	}
+	return d.cfg.Classifier.ClassifyCall(ctx, err), true
+}
+
+// limit is when a call under ctx counts as failed: soon after the deadline of ctx, or of what it may take without one.
+func limit(ctx context.Context, without time.Duration) time.Duration {
+	if at, ok := ctx.Deadline(); ok {
+		return time.Until(at) + grace
+	}
+	return without + grace
+}

@@ -1,0 +1,72 @@
+package downstream
+
+import (
+	"context"
+	"encoding/binary"
+
+	"github.com/google/uuid"
+)
+
+// Permit says on whose behalf calls are made under a context: the layer that calls for a record has taken the breaker's
+// leave and a place already, so that Do and Transport make one try and count nothing again.
+type Permit struct {
+	Dependency *Dependency
+	// Scope is of the idempotency keys: consumer group and route.
+	Group, Route string
+	// ID is the record's identity as the inbox stores it: the same on every attempt, redelivery and replay.
+	ID uuid.UUID
+}
+
+type (
+	permitKey    struct{}
+	operationKey struct{}
+	countedKey   struct{}
+)
+
+// WithPermit is for the layer that calls on behalf of a record.
+func WithPermit(ctx context.Context, p Permit) context.Context {
+	return context.WithValue(ctx, permitKey{}, p)
+}
+
+// PermitFrom gives the permit of the record on whose behalf ctx is.
+func PermitFrom(ctx context.Context) (Permit, bool) {
+	p, ok := ctx.Value(permitKey{}).(Permit)
+	return p, ok
+}
+
+// counted says that somebody around ctx has begun the call with d already: a route, or Do.
+func (d *Dependency) counted(ctx context.Context) bool {
+	if by, ok := ctx.Value(countedKey{}).(*Dependency); ok && by == d {
+		return true
+	}
+	p, ok := PermitFrom(ctx)
+	return ok && p.Dependency == d
+}
+
+// WithOperation names what is asked of the dependency under ctx, for the idempotency key of Transport's requests. Name
+// the operations of a handler that sends more than one request of a method to a path: one key is one execution.
+func WithOperation(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, operationKey{}, name)
+}
+
+// keySpace is the namespace of our version 5 UUIDs. It is for ever: another one gives every call in flight another key.
+var keySpace = uuid.MustParse("0b1b9d4e-6c0f-5f6e-9a57-3f6f2c7a9d31")
+
+// IdempotencyKey is the key of operation for the record on whose behalf ctx is: the same on every attempt, redelivery
+// and replay, another for every other record, operation, route and consumer group. It is false outside of a route.
+//
+// Under one key the request must always be the same: derive it from the record, not from the time or from a database
+// that has moved on. A dependency that checks answers 422 otherwise.
+func IdempotencyKey(ctx context.Context, operation string) (string, bool) {
+	p, ok := PermitFrom(ctx)
+	if !ok {
+		return "", false
+	}
+	// Each part with its length before it: "a", "bc" must not be "ab", "c".
+	var name []byte
+	for _, part := range []string{p.Group, p.Route, string(p.ID[:]), operation} {
+		name = binary.AppendUvarint(name, uint64(len(part)))
+		name = append(name, part...)
+	}
+	return uuid.NewSHA1(keySpace, name).String(), true
+}
