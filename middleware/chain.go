@@ -9,6 +9,7 @@ import (
 	"github.com/headrace/headrace/dlq"
 	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/record"
 )
 
@@ -29,6 +30,10 @@ type chain struct {
 	free   int           // the head's failures in a row that cost it nothing
 	// waiting says that the records were told to wait: they have no lane.
 	waiting bool
+	// held is what the last hold waited for.
+	held string
+	// doubt counts the head's failures that nobody has corroborated.
+	doubt doubt
 	// flooded is the record that the flood guard refused: it had its verdict already and is charged no more. turn is its
 	// pass of the guard's gate.
 	flooded *record.Record
@@ -80,6 +85,9 @@ func (c *chain) state(r *record.Record) State {
 		CanPark: c.rt.Parking != nil, Repeatable: c.rt.Repeatable, Random: rand.Float64(),
 	}
 	s.NeverRan = s.Cause != ""
+	if e := c.called(); e != nil {
+		s.Charge, s.Called = e.Charge, e.Dependency
+	}
 	var panicked *fault.PanicError
 	if s.Cause == "" && errors.As(r.Err, &panicked) {
 		s.Cause = dlq.Panic
@@ -90,9 +98,19 @@ func (c *chain) state(r *record.Record) State {
 	return s
 }
 
+// called is what the head's call ended with, nil if that is not why it failed.
+func (c *chain) called() *CallError {
+	var e *CallError
+	if errors.As(c.head().Err, &e) {
+		return e
+	}
+	return nil
+}
+
 // charge keeps the record's accounts, here and nowhere else. What costs nothing takes the attempt's time back too: an
 // outage of ten hours, probed by this record, must leave it the budget that it had.
 func (c *chain) charge(r *record.Record, d Decision) {
+	c.doubt.note(c, d)
 	if !d.Charged || c.flooded == r {
 		r.Spent = c.before
 		c.free++
@@ -123,6 +141,7 @@ func (c *chain) backOff(r *record.Record, d Decision) bool {
 
 // wait holds the chain. The gate that is shut stands in the way of again, which waits there.
 func (c *chain) wait(d Decision) bool {
+	c.held = d.Dependency
 	switch d.Dependency {
 	case BusyElsewhere, Postponed:
 		return c.heldFor(d.Dependency, d.Wait) && c.again()
@@ -131,7 +150,25 @@ func (c *chain) wait(d Decision) bool {
 	case RetryAfter:
 		c.rt.Gates.Get(RetryAfter).Down(c.rt.until(d.Wait))
 	}
+	if called := c.rt.Gates.called; called != nil && d.Dependency == called.Name() {
+		return c.ask(called, d) && c.again()
+	}
 	return c.again()
+}
+
+// ask waits before the chain goes to the gate of the calls: for the Retry-After that a call was answered with, and if the
+// gate is not shut. It follows the breaker, and for what that does not count (a bulkhead of somebody else's, an outage
+// that is over by now) nothing stops the next call.
+func (c *chain) ask(gate *downstream.Gate, d Decision) bool {
+	wait := time.Duration(0)
+	if c.fault.Class != fault.ClassUnavailable { // there it is the breaker's own time, which the gate knows
+		wait = d.Wait
+	}
+	if _, shut := gate.Since(); !shut {
+		least := backoff.Exponential(c.rt.Retry.Base, c.rt.Retry.Cap, c.free-1)
+		wait = max(wait, least/2+backoff.Jitter(least/2))
+	}
+	return wait <= 0 || c.heldFor(gate.Name(), wait)
 }
 
 // heldFor holds the chain for a time, whoever else runs.
@@ -143,8 +180,8 @@ func (c *chain) heldFor(dependency string, d time.Duration) (ok bool) {
 
 // again runs the chain once more. One domain goes in and one comes out.
 func (c *chain) again() bool {
-	ps, waited, ok := c.enter(c.rs, c.waiting)
-	c.waiting = waited
+	ps, waited, ok := c.enter(c.rs, c.waiting, c.calling())
+	c.waiting, c.held = waited, ""
 	if !ok {
 		return false
 	}
@@ -166,9 +203,16 @@ func (c *chain) again() bool {
 	return true
 }
 
+// calling says that the chain must pass the gate of the calls: its head is about to call, or is held there for what its
+// handler said.
+func (c *chain) calling() bool {
+	called := c.rt.Gates.called
+	return called != nil && (c.held == called.Name() || c.rt.uncalled(c.head()))
+}
+
 // begin is for a new head.
 func (c *chain) begin() {
-	c.free, c.flooded = 0, nil
+	c.free, c.flooded, c.doubt = 0, nil, doubt{}
 	c.turn.Release()
 	c.turn = downstream.Pass{}
 }

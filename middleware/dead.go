@@ -93,10 +93,17 @@ func (c *chain) produce(r *record.Record, d Decision) bool {
 
 // diedOf is the error of which a record died. One whose verdict was committed before this delivery died of what its row
 // says: the letter that its process did not live to write must not differ from the one that it would have written.
+// Of a call it died of what that returned.
 func diedOf(err error) error {
-	var dead *dedup.DeadError
-	if errors.As(err, &dead) && dead.Text != "" {
+	var (
+		dead *dedup.DeadError
+		call *CallError
+	)
+	switch {
+	case errors.As(err, &dead) && dead.Text != "":
 		return errors.New(dead.Text)
+	case errors.As(err, &call):
+		return call.Err
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/internal/backoff"
 )
@@ -74,6 +75,9 @@ type State struct {
 	CanPark bool
 	// Repeatable says that what the route does may be repeated when its outcome is unknown.
 	Repeatable bool
+	// Called is the dependency whose call failed, "" if the failure is no call's; Charge is whose failure that is.
+	Called string
+	Charge downstream.Charge
 	// Random, in [0, 1), is the jitter.
 	Random float64
 }
@@ -109,6 +113,8 @@ func (p Policy) Decide(s State) Decision {
 		return Decision{Action: GiveBack}
 	case s.NotRun:
 		return p.notRun(s)
+	case s.Charge != downstream.Charged && p.mayRepeat(s):
+		return p.uncorroborated(s)
 	case s.ParkFor != nil && s.CanPark:
 		return Decision{Action: Park, Wait: max(*s.ParkFor, 0), Charged: true}
 	case s.ParkFor != nil:
@@ -163,6 +169,26 @@ func (p Policy) transient(s State, exhausted dlq.Reason) Decision {
 		return Decision{Action: Park, Charged: true}
 	}
 	return Decision{Action: Dead, Reason: exhausted, Charged: true}
+}
+
+// mayRepeat says that the failure of a call is one after which it is made again.
+func (p Policy) mayRepeat(s State) bool {
+	return s.Fault.Class == fault.ClassTransient || s.Fault.Class == fault.ClassAmbiguous && s.Repeatable
+}
+
+// uncorroborated is a call that failed while nothing shows that its dependency answers anybody: an outage, as far as
+// anybody can tell, and healthy records must not die of one, however few they are and long before a breaker has seen
+// enough to open. So it costs nothing. A record that fails alone, always, stays in the way of its key, with a report.
+func (p Policy) uncorroborated(s State) Decision {
+	floor := s.Fault.RetryAfter
+	switch {
+	case floor > 0 && floor >= p.Budget-s.Spent:
+		return p.later(s, floor)
+	case s.Charge == downstream.Outage:
+		return Decision{Action: Hold, Dependency: s.Called, Wait: floor}
+	}
+	wait := backoff.Exponential(p.Base, p.Cap, s.Free)
+	return Decision{Action: Again, Wait: floor + wait/2 + scale(wait/2, s.Random)}
 }
 
 // later is for a Retry-After beyond the budget. Somebody said when to come back, so the record is not at fault: it waits

@@ -18,6 +18,9 @@ import (
 type Gates struct {
 	cfg  downstream.GateConfig
 	list atomic.Pointer[[]*downstream.Gate] // replaced, never changed
+	// called is the gate of the dependency that the route calls, nil for none. It shuts the route as the others do, but a
+	// pass of it is for one call.
+	called *downstream.Gate
 
 	mu       sync.Mutex
 	watchers map[int]func()
@@ -62,6 +65,16 @@ func (s *Gates) find(dependency string) *downstream.Gate {
 		}
 	}
 	return nil
+}
+
+// calls makes g the gate of the route's calls, unless there is another one with its name. Before the first message.
+func (s *Gates) calls(g *downstream.Gate) {
+	if s.find(g.Name()) == nil {
+		s.add(g)
+	}
+	if s.find(g.Name()) == g {
+		s.called = g
+	}
 }
 
 func (s *Gates) add(g *downstream.Gate) {
@@ -125,13 +138,14 @@ func (s *Gates) changed() {
 	}
 }
 
-// passes are what one run of records needs: a pass of each gate of the route but the dead letter topic's.
+// passes are what one run of records needs: a pass of each gate of the route but the dead letter topic's, and that of
+// the calls only where calling says so.
 type passes []downstream.Pass
 
 // try takes the passes without waiting, or says which gate is in the way. held is a pass that the caller has already;
 // it is released with the others if one is missing, because a probe that waits for something else would keep its gate
 // shut, and two that wait for each other's gate would wait for ever.
-func (s *Gates) try(held downstream.Pass) (passes, *downstream.Gate) {
+func (s *Gates) try(held downstream.Pass, calling bool) (passes, *downstream.Gate) {
 	list := *s.list.Load()
 	ps := make(passes, 0, len(list))
 	for _, g := range list {
@@ -139,7 +153,7 @@ func (s *Gates) try(held downstream.Pass) (passes, *downstream.Gate) {
 		case g == held.Gate():
 			ps = append(ps, held)
 			continue
-		case g.Name() == fault.DeadLetterTopic:
+		case g.Name() == fault.DeadLetterTopic, g == s.called && !calling:
 			continue
 		}
 		p, ok := g.TryEnter()
@@ -151,6 +165,16 @@ func (s *Gates) try(held downstream.Pass) (passes, *downstream.Gate) {
 		ps = append(ps, p)
 	}
 	return ps, nil
+}
+
+// of gives the pass of one gate, the zero Pass if there is none.
+func (ps passes) of(g *downstream.Gate) downstream.Pass {
+	for _, p := range ps {
+		if g != nil && p.Gate() == g {
+			return p
+		}
+	}
+	return downstream.Pass{}
 }
 
 func (ps passes) release() {

@@ -40,6 +40,9 @@ func (rt *Route) apply(handler message.HandlerFunc) dedup.Apply {
 		if s, ok := r.Event.(skipped); ok {
 			return s.err
 		}
+		if rt.uncalled(r) {
+			return errUncalled
+		}
 		ctx, end := rt.Attempt(ctx, r)
 		escaped := true
 		defer func() {

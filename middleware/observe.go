@@ -62,7 +62,7 @@ func (w *watch) Settled(r *record.Record, o record.Outcome) {
 	if w.rt.Hooks.OnSettle != nil {
 		w.rt.Hooks.OnSettle(record.SettleInfo{
 			Route: w.rt.Name, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset,
-			Outcome: o, Attempts: r.Attempts, Age: time.Since(w.began),
+			Outcome: o, Attempts: r.Attempts, Replay: r.Replay, Age: time.Since(w.began),
 		})
 	}
 }

@@ -19,12 +19,13 @@ const (
 	observeLayer
 	retryLayer
 	decodeLayer
+	callLayer
 	inboxLayer
 )
 
 var (
-	order      = [...]layer{guardLayer, observeLayer, retryLayer, decodeLayer, inboxLayer}
-	layerNames = [...]string{"guard", "observe", "retry", "decode", "inbox"}
+	order      = [...]layer{guardLayer, observeLayer, retryLayer, decodeLayer, callLayer, inboxLayer}
+	layerNames = [...]string{"guard", "observe", "retry", "decode", "call", "inbox"}
 )
 
 func (l layer) String() string { return layerNames[l] }

@@ -15,13 +15,16 @@ type Policy struct {
 	// AttemptTimeout is the deadline that the inbox gives each attempt. It stands here because Budget and the gates'
 	// probes are measured by it. Defaults to 5s.
 	AttemptTimeout time.Duration
+	// CallTimeout is the deadline of one call, 0 for a route that does not call. Defaults to Route.Call's.
+	CallTimeout time.Duration
 	// Base is the back-off before the second attempt: a random part of it, "full jitter", twice as much each time.
 	// Defaults to 200ms.
 	Base time.Duration
 	// Cap is the longest back-off. Defaults to 10s.
 	Cap time.Duration
 	// Budget is the time that a record may spend on attempts and back-offs together. Holds, waits behind another record
-	// and a writer's queue are not in it. Defaults to Attempts × AttemptTimeout + Backoffs(): 15.6s.
+	// and a writer's queue are not in it. Defaults to Attempts × (CallTimeout + AttemptTimeout) + Backoffs(): 15.6s for a
+	// route that does not call.
 	Budget time.Duration
 	// MaxHold is the longest that one Retry-After beyond the budget is obeyed, and a bound for nothing else: a
 	// dependency that is down is waited for as long as it takes. Defaults to 15m.
@@ -38,7 +41,7 @@ func (p Policy) WithDefaults() Policy {
 	p.Cap = or(p.Cap, 10*time.Second)
 	p.MaxHold = or(p.MaxHold, 15*time.Minute)
 	p.DeadLetterTimeout = or(p.DeadLetterTimeout, 10*time.Second)
-	p.Budget = or(p.Budget, time.Duration(p.Attempts)*p.AttemptTimeout+p.Backoffs())
+	p.Budget = or(p.Budget, time.Duration(p.Attempts)*(p.CallTimeout+p.AttemptTimeout)+p.Backoffs())
 	return p
 }
 
@@ -62,7 +65,9 @@ func (p Policy) validate() error {
 	check(p.AttemptTimeout > 0, "AttemptTimeout (%s) must be positive", p.AttemptTimeout)
 	check(p.Base > 0, "Base (%s) must be positive", p.Base)
 	check(p.Cap >= p.Base, "Cap (%s) must not be below Base (%s)", p.Cap, p.Base)
-	check(p.Budget >= p.AttemptTimeout, "Budget (%s) must hold one attempt (AttemptTimeout %s)", p.Budget, p.AttemptTimeout)
+	check(p.CallTimeout >= 0, "CallTimeout (%s) must not be negative", p.CallTimeout)
+	check(p.Budget >= p.CallTimeout+p.AttemptTimeout, "Budget (%s) must hold one attempt (CallTimeout %s + AttemptTimeout %s)",
+		p.Budget, p.CallTimeout, p.AttemptTimeout)
 	check(p.MaxHold > 0, "MaxHold (%s) must be positive", p.MaxHold)
 	check(p.DeadLetterTimeout > 0, "DeadLetterTimeout (%s) must be positive", p.DeadLetterTimeout)
 	return errors.Join(errs...)

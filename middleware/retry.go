@@ -62,7 +62,7 @@ func (d *delivery) run(rs []*record.Record) error {
 	if rs[0].Ending() { // handed out in the moment before its claim began to end
 		return &givenBack{left: len(rs), all: len(rs)}
 	}
-	ps, waited, ok := d.enter(rs, false)
+	ps, waited, ok := d.enter(rs, false, false)
 	if ok && waited && !record.Resume(rs) {
 		ps.release()
 		ok = false
@@ -93,12 +93,13 @@ func (d *delivery) follow(chains []*chain) {
 	chains[0].run()
 }
 
-// enter takes what rs need to run: a pass of each gate. While one of them is shut it waits there, in a hold; waited says
-// that rs were told to wait, by waiting already or here, and must be resumed.
-func (d *delivery) enter(rs []*record.Record, waiting bool) (_ passes, waited, ok bool) {
+// enter takes what rs need to run: a pass of each gate, of the calls' only if they are about to call. While one of them
+// is shut it waits there, in a hold; waited says that rs were told to wait, by waiting already or here, and must be
+// resumed.
+func (d *delivery) enter(rs []*record.Record, waiting, calling bool) (_ passes, waited, ok bool) {
 	var held downstream.Pass
-	ps, shut := d.rt.Gates.try(held)
-	for waited = waiting; shut != nil; ps, shut = d.rt.Gates.try(held) {
+	ps, shut := d.rt.Gates.try(held, calling)
+	for waited = waiting; shut != nil; ps, shut = d.rt.Gates.try(held, calling) {
 		if !waited {
 			record.Wait(rs)
 			waited = true
@@ -136,7 +137,8 @@ func (d *delivery) pass(rs []*record.Record, ps passes) []*chain {
 	for _, r := range rs {
 		r.Err = nil
 	}
-	_, err := d.next(record.Derive(d.msg, rs))
+	inner, own := d.bring(record.Derive(d.msg, rs), ps)
+	_, err := d.next(inner)
 	chains := d.split(rs, before, err)
 	settled := len(rs)
 	for _, c := range chains {
@@ -145,8 +147,19 @@ func (d *delivery) pass(rs []*record.Record, ps passes) []*chain {
 	if settled > 0 {
 		d.rt.Flood.Settled(partitionOf(rs[0]), settled)
 	}
-	d.rt.learn(ps, chains, settled > 0)
+	d.rt.learn(ps, own, chains, settled > 0)
 	return chains
+}
+
+// bring sends the pass of the calls' gate along with msg, for the one call that it is for.
+func (d *delivery) bring(msg *message.Message, ps passes) (*message.Message, *brought) {
+	p := ps.of(d.rt.Gates.called)
+	if p.Gate() == nil {
+		return msg, nil
+	}
+	b := &brought{pass: p}
+	msg.SetContext(context.WithValue(msg.Context(), broughtKey{}, b))
+	return msg, b
 }
 
 // spent notes what each of rs has spent so far; nil if nobody has anything, as in every first pass.
@@ -209,13 +222,16 @@ func (d *delivery) reportLost(r *record.Record, n int) {
 
 // classify says what err means for its record.
 func (d *delivery) classify(err error) fault.Fault {
+	var call *CallError
 	switch {
 	case errors.Is(err, record.ErrNotRun):
 		return fault.Fault{Rule: "not run"}
-	case errors.Is(err, errLeft), errors.Is(err, ErrOrder):
+	case errors.Is(err, errLeft), errors.Is(err, errStray), errors.Is(err, ErrOrder):
 		return fault.Fault{Class: fault.ClassCancelled, Rule: "left"}
 	case d.ctx().Err() != nil:
 		return fault.Fault{Class: fault.ClassCancelled, Rule: "delivery ended"}
+	case errors.As(err, &call):
+		return call.Fault
 	case errors.Is(err, dedup.ErrRouteStopped):
 		// A handler that ends the inbox's transaction is a bug of the route. Its records are as healthy as before, and
 		// wait for a version without it.
@@ -249,13 +265,15 @@ func causeOf(err error) dlq.Reason {
 }
 
 // learn tells the gates what a pass has shown. A failure counts more than a success beside it: the dependency may have
-// gone down in between.
-func (rt *Route) learn(ps passes, chains []*chain, settled bool) {
+// gone down in between. What calls have shown, the gate of the calls knows already.
+func (rt *Route) learn(ps passes, own *brought, chains []*chain, settled bool) {
 	down := map[string]time.Duration(nil)
 	answered := settled // by the database
 	for _, c := range chains {
 		switch f := c.fault; {
 		case errors.Is(c.rs[0].Err, record.ErrNotRun):
+		case c.called() != nil && f.Class == fault.ClassUnavailable && f.Dependency == c.called().Dependency:
+			answered = true // by the inbox, or there had been no call
 		case f.Class == fault.ClassUnavailable:
 			down = put(down, or(f.Dependency, fault.Database), f.RetryAfter)
 		case f.Class == fault.ClassCancelled, len(c.unread()) > 0:
@@ -271,6 +289,8 @@ func (rt *Route) learn(ps passes, chains []*chain, settled bool) {
 		after, failed := down[name]
 		delete(down, name)
 		switch {
+		case own != nil && p == own.pass && own.taken.Load():
+			p.Release() // the call has told it
 		case failed && name == RetryAfter && !p.Turn():
 			// A Retry-After is waited for by its record; only who probes for others pauses them again.
 		case failed:

@@ -71,8 +71,11 @@ type Route struct {
 	Classifier *fault.Classifier
 	// Retry says how often and how long.
 	Retry Policy
-	// Repeatable says that what the route does may be repeated although an attempt's outcome is unknown.
+	// Repeatable says that what the route does may be repeated although an attempt's outcome is unknown. A route that calls
+	// must be.
 	Repeatable bool
+	// Call calls out for each record before its transaction. nil: the route does not call.
+	Call *Call
 
 	// Gates are those of the dependencies; give them to the route's subscription too. Defaults to gates of the route's
 	// own.
@@ -94,19 +97,22 @@ type Route struct {
 	prepareOnce sync.Once
 	invalid     error // what validate found
 	orderOnce   sync.Once
+	stuck       stuckCalls
 	batchOnce   sync.Once
 }
 
 // Stack gives the layers in the one order that loses nothing, outermost first:
 //
-//	guard ► observe ► retry ► decode ► inbox ► (middlewares added after these) ► handler
+//	guard ► observe ► retry ► decode ► call ► inbox ► (middlewares added after these) ► handler
+//
+// For a route without Call its layer does nothing.
 //
 // It sets the defaults of rt, and refuses one that cannot work, with all its problems in one error.
 func Stack(rt *Route) ([]message.HandlerMiddleware, error) {
 	if rt.prepare(); rt.invalid != nil {
 		return nil, rt.invalid
 	}
-	return []message.HandlerMiddleware{Guard(rt), Observe(rt), Retry(rt), Decode(rt), Inbox(rt)}, nil
+	return []message.HandlerMiddleware{Guard(rt), Observe(rt), Retry(rt), Decode(rt), CallOut(rt), Inbox(rt)}, nil
 }
 
 // ErrOrder reports layers that are not in the order of [Stack]. Match with errors.Is.
@@ -135,6 +141,10 @@ func Verify(mws ...message.HandlerMiddleware) error {
 // prepare sets the defaults, once.
 func (rt *Route) prepare() {
 	rt.prepareOnce.Do(func() {
+		if rt.Call != nil {
+			rt.Call = rt.Call.withDefaults()
+			rt.Retry.CallTimeout = or(rt.Retry.CallTimeout, rt.Call.Timeout)
+		}
 		rt.Retry = rt.Retry.WithDefaults()
 		rt.Classifier = or(rt.Classifier, &fault.Classifier{})
 		rt.Logger = or(rt.Logger, slog.Default())
@@ -144,7 +154,10 @@ func (rt *Route) prepare() {
 		}
 		if rt.Gates == nil {
 			// A probe is over when its attempt must be, with the grace for a handler that ignores its context.
-			rt.Gates = NewGates(downstream.GateConfig{ProbeTimeout: 2*rt.Retry.AttemptTimeout + 5*time.Second})
+			rt.Gates = NewGates(downstream.GateConfig{ProbeTimeout: rt.Retry.CallTimeout + 2*rt.Retry.AttemptTimeout + 5*time.Second})
+		}
+		if rt.Call != nil && rt.Call.Dependency != nil {
+			rt.Gates.calls(rt.Call.Dependency.Gate())
 		}
 		if rt.Flood == nil {
 			rt.Flood = NewFloodGuard(FloodConfig{})
@@ -170,7 +183,7 @@ func (rt *Route) validate() error {
 	for i, find := range rt.Identity {
 		missing(find == nil, fmt.Sprintf("Identity[%d]", i))
 	}
-	return errors.Join(append(errs, rt.Retry.validate())...)
+	return errors.Join(append(errs, rt.Retry.validate(), rt.Call.validate(rt))...)
 }
 
 func (rt *Route) report(r record.Report) {

@@ -65,7 +65,7 @@ func TestStack(t *testing.T) {
 			missing := append(append([]message.HandlerMiddleware(nil), layers[:i]...), layers[i+1:]...)
 			require.ErrorIs(t, middleware.Verify(missing...), middleware.ErrOrder, "%d missing", i)
 		}
-		require.ErrorContains(t, middleware.Verify(layers[1], layers[0]), "have observe ► guard, want guard ► observe ► retry ► decode ► inbox")
+		require.ErrorContains(t, middleware.Verify(layers[1], layers[0]), "have observe ► guard, want guard ► observe ► retry ► decode ► call ► inbox")
 	})
 
 	bubble(t, "WrongOrderGivesBackAndReportsOnce", func(t *testing.T) {
@@ -74,7 +74,13 @@ func TestStack(t *testing.T) {
 		l, err := middleware.Stack(b.rt)
 		require.NoError(t, err)
 		for _, wrong := range [][]message.HandlerMiddleware{
-			{l[0], l[2], l[1], l[3], l[4]}, {l[1], l[2], l[3], l[4]}, {l[0], l[1], l[3], l[2], l[4]}, {l[0], l[1], l[2], l[4]}, {l[4]},
+			{l[0], l[2], l[1], l[3], l[4], l[5]},
+			{l[1], l[2], l[3], l[4], l[5]},
+			{l[0], l[1], l[3], l[2], l[4], l[5]},
+			{l[0], l[1], l[2], l[4], l[5]},
+			{l[0], l[1], l[2], l[3], l[5]},
+			{l[0], l[1], l[2], l[3], l[5], l[4]},
+			{l[5]},
 		} {
 			c := newClaim(1, 10, nil)
 			_, err := deliver(compose(wrong, func(*message.Message) error { ran++; return nil }), c, recs(3, ownKey)...)

@@ -1,0 +1,164 @@
+package middleware
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/headrace/headrace/downstream"
+	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/record"
+)
+
+// brought is the pass of the dependency's gate that a chain waited for. It travels in the message's context and is for
+// one call, the head's; those behind it call under ordinary admission once it succeeded.
+type brought struct {
+	pass  downstream.Pass
+	taken atomic.Bool
+}
+
+type broughtKey struct{}
+
+// call calls for r, on a worker's goroutine. It gives nil when r has its reply or is skipped, and otherwise what stands
+// on r. What it takes on the way (gate, place, inbox, breaker) is given back whatever happens.
+func (c *calling) call(r *record.Record) error {
+	if c.over.Load() || r.Ending() {
+		return record.ErrNotRun
+	}
+	dep := c.rt.Call.Dependency
+	pass, ok := c.admit(dep.Gate())
+	if !ok {
+		return c.refused(&fault.RefusedError{Dependency: dep.Name(), Reason: fault.ErrBreakerOpen})
+	}
+	defer pass.Release()
+	p, err := c.place(dep)
+	if err != nil {
+		return err
+	}
+	defer p.leave()
+	leave, err := c.rt.Call.Inbox.Enter(c.msg.Context(), r)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if c.over.Load() || r.Ending() { // it may have waited for long
+		return record.ErrNotRun
+	}
+	return c.begin(r, p)
+}
+
+// admit gives the pass that the chain brought, once, or another if that needs no wait.
+func (c *calling) admit(gate *downstream.Gate) (downstream.Pass, bool) {
+	b, _ := c.msg.Context().Value(broughtKey{}).(*brought)
+	if b != nil && b.taken.CompareAndSwap(false, true) {
+		return b.pass, true
+	}
+	return gate.TryEnter()
+}
+
+// place is one of the dependency's MaxConcurrent. A call that is stuck takes it along: otherwise each try would leave
+// one more goroutine behind that nobody can end.
+type place struct {
+	release func()
+	lent    bool // to the stuck call's goroutine; touched by the worker only
+}
+
+func (p *place) leave() {
+	if !p.lent {
+		p.release()
+	}
+}
+
+func (c *calling) place(dep *downstream.Dependency) (*place, error) {
+	ctx := c.msg.Context()
+	release, ok := dep.Acquire(ctx, c.soft)
+	switch {
+	case ok:
+		return &place{release: release}, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	}
+	return nil, record.ErrNotRun
+}
+
+// refused is what stands on a record that was not let in.
+func (c *calling) refused(err error) *CallError {
+	return &CallError{
+		Dependency: c.rt.Call.Dependency.Name(), Err: err, Fault: c.rt.Classifier.ClassifyCall(c.msg.Context(), err),
+	}
+}
+
+// begin asks the breaker, makes the call, and tells breaker and hooks what came of it. The gate follows the breaker: it is
+// told nothing here, and has its turn back when the call has ended.
+func (c *calling) begin(r *record.Record, p *place) error {
+	call := c.rt.Call
+	permit, err := call.Dependency.BeginFor(c.rt.Name, call.Timeout+call.HardGrace)
+	if err != nil {
+		return c.refused(err)
+	}
+	defer permit.End(true, nothingLearnt) // if a hook panics; otherwise it has its end by then
+	ctx, cancel := c.deadline(r)
+	defer cancel()
+	r.Begin()
+	ctx, end := c.rt.Attempt(ctx, r)
+	began := time.Now()
+	reply, err := c.try(ctx, r, p)
+	took := time.Since(began)
+	r.End()
+	r.Spent += took
+	end(err)
+	class, err := c.conclude(ctx, r, permit, reply, err)
+	if c.rt.Hooks.OnAttempt != nil {
+		c.rt.Hooks.OnAttempt(record.AttemptInfo{Route: c.rt.Name, Class: class, Took: took, Attempt: r.Attempt()})
+	}
+	return err
+}
+
+// deadline makes the context of one call: the message's values and end, the record, on whose behalf it is made, and its
+// deadline, with a cause that says whose that was.
+func (c *calling) deadline(r *record.Record) (context.Context, context.CancelFunc) {
+	call := c.rt.Call
+	ctx := downstream.WithPermit(record.With(c.msg.Context(), r), downstream.Permit{
+		Dependency: call.Dependency, Group: c.rt.Group, Route: c.rt.Name, ID: r.Identity.Key,
+	})
+	return context.WithTimeoutCause(ctx, call.Timeout, &deadlineError{call.Timeout})
+}
+
+// nothingLearnt is the end of a call that says nothing about the dependency. One that skips its record is: it may have
+// asked nobody, and counted as an answer it would have others charged.
+var nothingLearnt = fault.Fault{Class: fault.ClassCancelled, Rule: "nothing learnt"}
+
+// conclude is what a call that has ended means: for the breaker, for its record, and (class) for the hooks.
+func (c *calling) conclude(
+	ctx context.Context, r *record.Record, permit *downstream.Call, reply any, err error,
+) (class string, _ error) {
+	if err == nil {
+		permit.End(false, fault.Fault{})
+		r.Reply = reply
+		if reply == nil {
+			r.Reply = noReply{}
+		}
+		return "", nil
+	}
+	if _, skip := fault.AsSkip(err); skip {
+		permit.End(true, nothingLearnt)
+		r.Event = skipped{err} // the inbox writes its row
+		return "", nil
+	}
+	f := c.classify(ctx, err)
+	charge := permit.End(true, f)
+	return f.Class.String(), &CallError{Dependency: c.rt.Call.Dependency.Name(), Fault: f, Charge: charge, Err: err}
+}
+
+// classify says what a call's error means: judged here, where its own context is at hand, and never again. The delivery's
+// comes first: a context whose deadline has passed does not notice what ended after it.
+func (c *calling) classify(ctx context.Context, err error) fault.Fault {
+	if c.msg.Context().Err() != nil {
+		return fault.Fault{Class: fault.ClassCancelled, Rule: "delivery ended"}
+	}
+	f, name := c.rt.Classifier.ClassifyCall(ctx, err), c.rt.Call.Dependency.Name()
+	if f.Class == fault.ClassUnavailable && f.Evidence(name) == fault.SaysDown {
+		f.Dependency = name // a host's name, as a rule: the records wait at the gate of the dependency
+	}
+	return f
+}

@@ -1,0 +1,225 @@
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/headrace/headrace/dedup"
+	"github.com/headrace/headrace/record"
+)
+
+// calling is one message in the call layer. Its records stand in files, one a domain, of which the first one calls:
+//
+//	file ──► todo ──► a worker calls ──► back ──► failed: the others of the file are not run
+//	 ▲                                    └─────► has its reply: inwards, with all that have theirs ──┐
+//	 └──── settled: the next of the file ◄────────────────────────────────────────────────────────────┘
+//
+// The message's own goroutine is the only one that goes inwards, and the only one that touches a file which no worker
+// has in hand.
+type calling struct {
+	rt   *Route
+	msg  *message.Message
+	next message.HandlerFunc
+	soft <-chan struct{}
+
+	known map[*record.Record]struct{} // to the inbox: nothing to call for
+	ready []*file                     // their first ones go inwards next
+	out   int                         // files that workers have
+
+	todo, back chan *file
+	over       atomic.Bool // call nobody any more
+	workers    sync.WaitGroup
+}
+
+// file is what is left of one domain, in order.
+type file struct {
+	rs []*record.Record
+	n  int // how many of them go inwards next
+}
+
+// errStray stands on a record whose worker did not come back, by a panic that is no call's.
+var errStray = errors.New("something outside of the call panicked or ended its goroutine")
+
+func (c *calling) run(rs []*record.Record) {
+	if err := c.look(rs); err != nil {
+		for _, r := range rs {
+			r.Err = err
+		}
+		return
+	}
+	files := split(rs)
+	c.todo, c.back = make(chan *file, len(files)), make(chan *file, len(files))
+	for _, f := range files {
+		c.step(f)
+	}
+	// Deferred: a panic or runtime.Goexit inside of this layer must not give records back that workers still write to.
+	defer c.workers.Wait()
+	defer close(c.todo)
+	defer c.over.Store(true)
+	for range min(c.out, max(c.rt.Call.Dependency.Config().MaxConcurrent, 1)) {
+		c.workers.Go(c.work)
+	}
+	for len(c.ready)+c.out > 0 {
+		c.collect()
+		c.inwards()
+	}
+}
+
+// look asks the inbox about those that would call, in one statement.
+func (c *calling) look(rs []*record.Record) error {
+	var ask []*record.Record
+	for _, r := range rs {
+		if c.rt.uncalled(r) {
+			ask = append(ask, r)
+		}
+	}
+	if len(ask) == 0 {
+		return nil
+	}
+	answers, err := c.rt.Call.Inbox.Look(c.msg.Context(), ask)
+	if err == nil && len(answers) != len(ask) {
+		err = fmt.Errorf("inbox gave %d answers about %d records", len(answers), len(ask))
+	}
+	if err != nil {
+		return err
+	}
+	for i, r := range ask {
+		if a := answers[i]; a != dedup.Fresh && a != dedup.DeadReplay {
+			if c.known == nil {
+				c.known = map[*record.Record]struct{}{}
+			}
+			c.known[r] = struct{}{}
+		}
+	}
+	return nil
+}
+
+// split makes a file of each domain, and of each record that depends on no other.
+func split(rs []*record.Record) (files []*file) {
+	at := map[string]*file{}
+	for _, r := range rs {
+		f := at[r.Domain()]
+		if f == nil || r.Domain() == "" {
+			f = &file{}
+			files = append(files, f)
+			at[r.Domain()] = f
+		}
+		f.rs = append(f.rs, r)
+	}
+	return files
+}
+
+// step says what the first of f does: goes inwards, with those right behind it that may, or calls.
+func (c *calling) step(f *file) {
+	f.n = 0
+	for _, r := range f.rs {
+		if _, known := c.known[r]; !known && c.rt.uncalled(r) {
+			break
+		}
+		f.n++
+	}
+	switch {
+	case f.n > 0:
+		c.ready = append(c.ready, f)
+	case len(f.rs) > 0:
+		c.out++
+		c.todo <- f // has room for all
+	}
+}
+
+// collect takes what workers bring back. It waits only if there is nothing else to do.
+func (c *calling) collect() {
+	if len(c.ready) == 0 {
+		c.take(<-c.back)
+	}
+	for {
+		select {
+		case f := <-c.back:
+			c.take(f)
+		default:
+			return
+		}
+	}
+}
+
+func (c *calling) take(f *file) {
+	c.out--
+	if f.rs[0].Err != nil {
+		f.stop(1)
+		return
+	}
+	c.step(f)
+}
+
+// stop leaves those from the i-th on behind one that failed.
+func (f *file) stop(i int) {
+	for _, r := range f.rs[i:] {
+		r.Err = record.ErrNotRun
+	}
+}
+
+// inwards takes all that are ready through the inner layers, in the order of their offsets, and lets those behind them
+// step forward.
+func (c *calling) inwards() {
+	files := c.ready
+	if c.ready = nil; len(files) == 0 {
+		return
+	}
+	var rs []*record.Record
+	for _, f := range files {
+		rs = append(rs, f.rs[:f.n]...)
+	}
+	slices.SortFunc(rs, func(a, b *record.Record) int { return int(a.Offset - b.Offset) })
+	_, err := c.next(record.Derive(c.msg, rs))
+	for _, f := range files {
+		c.passed(f, err)
+	}
+}
+
+// passed: err is only for records without a verdict of their own.
+func (c *calling) passed(f *file, err error) {
+	left := record.Remaining(f.rs[:f.n])
+	for _, r := range left {
+		if r.Err == nil {
+			r.Err = err
+		}
+	}
+	if len(left) > 0 {
+		f.stop(f.n)
+		return
+	}
+	f.rs = f.rs[f.n:]
+	c.step(f)
+}
+
+// work calls until there is nothing left to call for. One whose goroutine ends is replaced.
+func (c *calling) work() {
+	done := false
+	defer func() {
+		if !done {
+			c.workers.Go(c.work)
+		}
+	}()
+	for f := range c.todo {
+		c.serve(f)
+	}
+	done = true
+}
+
+// serve calls for the first of f. Whatever happens, f comes back with a verdict on it.
+func (c *calling) serve(f *file) {
+	r, err := f.rs[0], errStray
+	defer func() {
+		if p := recover(); p != nil {
+			_ = c.rt.stray(r, p) // it has told the hooks; the record is given back
+		}
+		r.Err = err
+		c.back <- f
+	}()
+	err = c.call(r)
+}
