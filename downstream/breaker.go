@@ -180,7 +180,7 @@ func (b *breaker) lead(c change) {
 	case gobreaker.StateOpen:
 		b.d.gate.shutUntil(c.next)
 	case gobreaker.StateClosed:
-		b.d.gate.Up()
+		b.d.gate.answered()
 	case gobreaker.StateHalfOpen: // the gate knows the time
 	}
 }
@@ -193,7 +193,7 @@ func (b *breaker) up() {
 	b.leading.Lock()
 	defer b.leading.Unlock()
 	if closed, _ := b.closed(); closed {
-		b.d.gate.Up()
+		b.d.gate.answered()
 	}
 }
 

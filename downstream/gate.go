@@ -168,7 +168,8 @@ func (g *Gate) Enter(ctx context.Context, soft <-chan struct{}) (Pass, bool) {
 	return Pass{}, false
 }
 
-// Up says that the dependency answered somebody, whoever asked.
+// Up says that the dependency answered somebody, whoever asked. The gate of a [Dependency] hears that from its breaker
+// alone.
 func (g *Gate) Up() { Pass{g: g}.OK() }
 
 // Down shuts the gate, until t at least; the zero time is the usual back-off.
@@ -247,7 +248,9 @@ func (g *Gate) learn(p Pass, v passVerdict, until time.Time) {
 	switch v {
 	case verdictNone:
 	case verdictOK:
-		g.reopen()
+		if !g.breaker.leads {
+			g.reopen()
+		}
 	case verdictFailed:
 		if p.epoch == g.epoch {
 			g.close()

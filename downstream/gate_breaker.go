@@ -26,6 +26,13 @@ func (g *Gate) shutUntil(t time.Time) {
 	g.settleAndUnlock()
 }
 
+// answered says that the dependency answered somebody, and that the breaker is closed.
+func (g *Gate) answered() {
+	g.mu.Lock()
+	g.reopen()
+	g.settleAndUnlock()
+}
+
 // probeBegan says that the breaker has let a probe through.
 func (g *Gate) probeBegan() {
 	g.mu.Lock()
