@@ -11,7 +11,7 @@ type ReplayConfig struct {
 	// Read says which letters.
 	Read ReadConfig
 	// Group and Route are to whom the letters of other systems are replayed, which know neither: without them such a letter
-	// fails. Source is the topic of those that do not say it. Our own letters go to whom they name, whatever is set here.
+	// fails. Source is the topic of those that do not say it. Our own letters name all three, and go there.
 	Source, Group, Route string
 	// DryRun sends nothing. Each is called and everything counted as if it had been sent.
 	DryRun bool

@@ -21,15 +21,6 @@ func dead(t *testing.T, brokers []string, from string, n int) {
 	}
 }
 
-// readAll gives all letters that Read gives.
-func readAll(t *testing.T, cfg dlq.ReadConfig) ([]*dlq.Entry, dlq.Snapshot) {
-	t.Helper()
-	var got []*dlq.Entry
-	snapshot, err := dlq.Read(t.Context(), cfg, func(e *dlq.Entry) error { got = append(got, e); return nil })
-	require.NoError(t, err)
-	return got, snapshot
-}
-
 func TestReplay_SendsEveryLetterOnce(t *testing.T) {
 	t.Parallel()
 	brokers := kafkatest.Fake(t).ListenAddrs()

@@ -192,9 +192,9 @@ func (r *replayer) send(ctx context.Context) error {
 	if r.cfg.DryRun || len(recs) == 0 {
 		return nil
 	}
-	ctx, cancel := outlive(ctx, lastWords)
+	longer, cancel := outlive(ctx, lastWords)
 	defer cancel()
-	err := r.pub.PublishRecords(ctx, recs...)
+	err := r.pub.PublishRecords(longer, recs...)
 	var failed *kafka.PublishError
 	if !errors.As(err, &failed) {
 		return err
@@ -202,7 +202,7 @@ func (r *replayer) send(ctx context.Context) error {
 	err = nil
 	for _, f := range failed.Failed {
 		sent[f.Index].result = Result{Topic: f.Topic, Err: f.Err, Unconfirmed: f.Ambiguous}
-		if !refused(f.Err) {
+		if !refused(ctx, f.Err) {
 			err = fmt.Errorf("replay to %q: %w", f.Topic, f.Err)
 		}
 	}
@@ -210,16 +210,16 @@ func (r *replayer) send(ctx context.Context) error {
 }
 
 // refused says whether the broker will not have this one letter: the others may go on.
-func refused(err error) bool {
-	return (&fault.Classifier{}).Classify(context.Background(), err).Class == fault.ClassPermanent
+func refused(ctx context.Context, err error) bool {
+	return (&fault.Classifier{}).Classify(context.WithoutCancel(ctx), err).Class == fault.ClassPermanent
 }
 
 // outlive is a context that ends a while after ctx.
 func outlive(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		timer := time.AfterFunc(d, func() { cancel(context.Cause(ctx)) })
-		context.AfterFunc(longer, func() { timer.Stop() })
+		sleep(longer, d)
+		cancel(context.Cause(ctx))
 	})
 	return longer, func() { stop(); cancel(nil) }
 }

@@ -146,6 +146,9 @@ func (l *topicLog) scanPartition(ctx context.Context, p int32, each func(*record
 			if r.Offset >= l.ends[p] {
 				return nil
 			}
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 			if err := each(l.record(r)); err != nil {
 				return err
 			}
@@ -154,7 +157,7 @@ func (l *topicLog) scanPartition(ctx context.Context, p int32, each func(*record
 			at, moved = next, time.Now()
 		}
 		if err != nil || len(records) == 0 {
-			if err := l.recover(ctx, p, &at, time.Since(moved), err); err != nil {
+			if err := l.stand(ctx, p, &at, time.Since(moved), err); err != nil {
 				return cause(ctx, fmt.Errorf("read %s/%d/%d: %w", l.topic, p, at, err))
 			}
 		}
@@ -197,8 +200,8 @@ func (l *topicLog) request(p int32, at int64) *kmsg.FetchRequest {
 	return req
 }
 
-// recover is asked when a fetch has brought nothing. It says whether to go on, after a while, and where.
-func (l *topicLog) recover(ctx context.Context, p int32, at *int64, stood time.Duration, err error) error {
+// stand is asked when a fetch has brought nothing. It says whether to go on, after a while, and where.
+func (l *topicLog) stand(ctx context.Context, p int32, at *int64, stood time.Duration, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -236,10 +239,11 @@ func (l *topicLog) skipDeleted(ctx context.Context, p int32, at *int64, stood ti
 	return nil
 }
 
-// permanent says whether asking again would be answered in the same way. A topic or leader that a broker does not know
-// may be news that it has not heard yet.
+// permanent says whether asking again would be answered in the same way. A topic that a broker does not know may be news
+// that it has not heard yet, and an error of its own may pass.
 func permanent(err error) bool {
-	if err == nil || errors.Is(err, errAnswer) || kerr.IsRetriable(err) || errors.Is(err, kerr.UnknownTopicID) {
+	if err == nil || errors.Is(err, errAnswer) || kerr.IsRetriable(err) ||
+		errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, kerr.UnknownServerError) {
 		return false
 	}
 	var broker *kerr.Error
