@@ -1,12 +1,12 @@
 package kafka
 
 import (
-	"context"
 	"sync/atomic"
 
 	"github.com/google/uuid"
 
 	"github.com/headrace/headrace/kafka/internal/claim"
+	"github.com/headrace/headrace/kafka/internal/route"
 	"github.com/headrace/headrace/record"
 )
 
@@ -15,18 +15,18 @@ type owned struct {
 	*claim.Claim
 	tp
 
-	lines     map[*route]*claim.Line // guarded by Source.mu
-	sent      claim.Mark             // last committed; guarded by the commit token
-	committed atomic.Int64           // the same for Stats, -1 for none
-	start     atomic.Int64           // of the log when it was asked for, -1 if it was not
-	high      atomic.Int64           // high watermark, -1 if unknown
-	paused    atomic.Bool            // as the client was told
+	lines     map[*route.Route]*claim.Line // guarded by Source.mu
+	sent      claim.Mark                   // last committed; guarded by the commit token
+	committed atomic.Int64                 // the same for Stats, -1 for none
+	start     atomic.Int64                 // of the log when it was asked for, -1 if it was not
+	high      atomic.Int64                 // high watermark, -1 if unknown
+	paused    atomic.Bool                  // as the client was told
 }
 
 // newOwned makes a claim with a line for each route of the topic; the routes without a subscription hold their records
 // until they have one again. With Source.mu held.
 func (s *Source) newOwned(at tp, id uuid.UUID) *owned {
-	o := &owned{tp: at, lines: make(map[*route]*claim.Line)}
+	o := &owned{tp: at, lines: make(map[*route.Route]*claim.Line)}
 	o.committed.Store(-1)
 	o.start.Store(-1)
 	o.high.Store(-1)
@@ -41,15 +41,11 @@ func (s *Source) newOwned(at tp, id uuid.UUID) *owned {
 }
 
 // addLine gives the route its line in the claim and starts to deliver. With Source.mu held.
-func (s *Source) addLine(o *owned, r *route) {
-	l := o.lines[r]
-	if l == nil {
-		l = o.NewLine(r.sub.line(s.cfg))
-		o.lines[r] = l
+func (s *Source) addLine(o *owned, r *route.Route) {
+	if o.lines[r] == nil {
+		o.lines[r] = o.NewLine(r.Line)
 	}
-	if r.cur.enter() {
-		go s.deliver(o, l, r.cur)
-	}
+	r.Serve(o.Claim, o.lines[r])
 }
 
 func (s *Source) allClaims() []*owned {
@@ -85,7 +81,7 @@ func (s *Source) limit(topic string, n int) claim.Limit {
 	}
 	l.Records = minInFlight
 	for _, r := range s.routes[topic] {
-		l.Records = max(l.Records, inFlightBatches*r.sub.MaxBatch)
+		l.Records = max(l.Records, inFlightBatches*r.Line.MaxBatch)
 	}
 	return l
 }
@@ -109,18 +105,4 @@ func (s *Source) report(r record.Report) {
 	if s.cfg.Hooks.OnReport != nil {
 		s.cfg.Hooks.OnReport(r)
 	}
-}
-
-// valueContext ends with the claim and has the values of the subscription's context, but not its end: Watermill's
-// Router cancels that at the first sign of its own end, when handlers may still finish.
-type valueContext struct {
-	context.Context
-	values context.Context
-}
-
-func (c valueContext) Value(key any) any {
-	if v := c.Context.Value(key); v != nil {
-		return v
-	}
-	return c.values.Value(key)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/headrace/headrace/kafka/internal/claim"
+	"github.com/headrace/headrace/kafka/internal/route"
 	"github.com/headrace/headrace/record"
 )
 
@@ -227,11 +228,18 @@ func (s Subscription) withDefaults(c SourceConfig) Subscription {
 	return s
 }
 
-func (s Subscription) line(c SourceConfig) claim.LineConfig {
-	return claim.LineConfig{
-		Name: s.Name, Order: claim.Order(s.Order), MaxBatch: s.MaxBatch, Lanes: s.Lanes, Replay: s.Replay,
-		Patience: min(s.AttemptTimeout+c.HardGrace, c.MaxPollInterval),
+func (s Subscription) route(c SourceConfig) route.Config {
+	cfg := route.Config{
+		Line: claim.LineConfig{
+			Name: s.Name, Order: claim.Order(s.Order), MaxBatch: s.MaxBatch, Lanes: s.Lanes, Replay: s.Replay,
+			Patience: min(s.AttemptTimeout+c.HardGrace, c.MaxPollInterval),
+		},
+		Started: s.Started, DrainGrace: c.DrainGrace, HardGrace: c.HardGrace, Report: c.Hooks.Report,
 	}
+	for _, g := range s.Gates {
+		cfg.Gates = append(cfg.Gates, g)
+	}
+	return cfg
 }
 
 // clientOptions are those of the group member.

@@ -11,6 +11,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/headrace/headrace/kafka/internal/route"
 )
 
 // ErrClosed reports a use of a Source that has stopped. Match with errors.Is.
@@ -27,7 +29,7 @@ type Source struct {
 	cancel context.CancelFunc
 
 	mu       sync.Mutex
-	routes   map[string][]*route // by topic
+	routes   route.Table
 	claims   map[tp]*owned
 	ids      map[string]uuid.UUID // by topic, as first seen
 	client   *kgo.Client          // nil before the join
@@ -71,7 +73,7 @@ func NewSource(cfg SourceConfig) (*Source, error) {
 	}
 	s := &Source{
 		cfg:    cfg,
-		routes: make(map[string][]*route), claims: make(map[tp]*owned), ids: make(map[string]uuid.UUID),
+		routes: make(route.Table), claims: make(map[tp]*owned), ids: make(map[string]uuid.UUID),
 		silenced: make(map[tp]resumption),
 		commits:  newToken(), ending: newToken(), flowing: make(chan struct{}, 1),
 		quit: make(chan struct{}), done: make(chan struct{}),

@@ -46,11 +46,7 @@ func (s *Source) shutDown(ctx context.Context, cause error) {
 func (s *Source) endSubscriptions() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, routes := range s.routes {
-		for _, r := range routes {
-			r.cur.end()
-		}
-	}
+	s.routes.End()
 }
 
 // leave takes the member out of its group, whatever the client is doing.

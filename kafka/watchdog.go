@@ -63,32 +63,12 @@ func (s *Source) reportStuck(late claim.Running) {
 
 // watchRoutes reports routes whose subscription has ended and that nobody serves: their records hold the offset.
 func (s *Source) watchRoutes() {
-	for _, r := range s.unserved() {
-		s.report(record.Report{
-			Kind: record.ReportSubscriptionGone, Route: r.sub.Name, Topic: r.topic, Partition: -1, Offset: -1,
-			Hint: "the subscription ended while the source goes on; its records hold the offset until it is subscribed again",
-		})
-	}
-}
-
-func (s *Source) unserved() (gone []*route) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, routes := range s.routes {
-		for _, r := range routes {
-			if !r.reported && r.cur.over() && r.cur.endedFor() > s.cfg.SessionTimeout {
-				r.reported = true
-				gone = append(gone, r)
-			}
-		}
+	gone := s.routes.Gone(s.cfg.SessionTimeout)
+	s.mu.Unlock()
+	for _, r := range gone {
+		s.report(r.ReportGone())
 	}
-	return gone
-}
-
-func (sub *subscription) endedFor() time.Duration {
-	sub.mu.Lock()
-	defer sub.mu.Unlock()
-	return time.Since(sub.ended)
 }
 
 // pulse hears whether the coordinator answers. The client itself ends the claims five seconds after the session has

@@ -1,4 +1,4 @@
-package kafka
+package route
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 // sendPatience is how often the running time of a batch that nobody takes is begun anew: it is not the handler's.
 const sendPatience = time.Second
 
-// startTimeout bounds Subscription.Started: what it remembers is worth a wait, not a claim.
+// startTimeout bounds Config.Started: what it remembers is worth a wait, not a claim.
 const startTimeout = 5 * time.Second
 
 // endTimeout bounds what Started returned: whoever gets the partition waits for it, and so does a stop.
@@ -22,22 +22,21 @@ const endTimeout = 100 * time.Millisecond
 
 // delivery hands the batches of one line to one subscription.
 type delivery struct {
-	source *Source
-	claim  *owned
-	line   *claim.Line
-	sub    *subscription
-	ctx    context.Context // of the messages
+	claim *claim.Claim
+	line  *claim.Line
+	sub   *Subscription
+	ctx   context.Context // of the messages
 }
 
-// deliver runs for as long as the claim and the subscription both live. With subscription.enter.
-func (s *Source) deliver(o *owned, l *claim.Line, sub *subscription) {
+// deliver runs for as long as the claim and the subscription both live. With Subscription.enter.
+func deliver(c *claim.Claim, l *claim.Line, sub *Subscription) {
 	defer sub.senders.Done()
 	if sub.before != nil {
 		// Only one goroutine may take from a line: that of an ended subscription is about to leave.
 		<-sub.before.finished
 	}
-	d := &delivery{source: s, claim: o, line: l, sub: sub, ctx: valueContext{o.Hard(), sub.ctx}}
-	for _, g := range sub.sub.Gates {
+	d := &delivery{claim: c, line: l, sub: sub, ctx: valueContext{c.Hard(), sub.ctx}}
+	for _, g := range sub.cfg.Gates {
 		defer g.Watch(l.Wake)()
 	}
 	for first := true; ; first = false {
@@ -45,7 +44,7 @@ func (s *Source) deliver(o *owned, l *claim.Line, sub *subscription) {
 		if b == nil {
 			return
 		}
-		if first && sub.sub.Started != nil {
+		if first && sub.cfg.Started != nil {
 			defer d.started(b.Records[0])()
 		}
 		d.send(b)
@@ -64,7 +63,7 @@ func (d *delivery) started(first *record.Record) (ended func()) {
 		case <-ctx.Done():
 		}
 	}()
-	tell := d.sub.sub.Started(ctx, first)
+	tell := d.sub.cfg.Started(ctx, first)
 	first.Begin() // what was waited for is not the handler's time
 	return func() {
 		if tell == nil || errors.Is(context.Cause(d.claim.Hard()), record.ErrLost) {
@@ -77,7 +76,7 @@ func (d *delivery) started(first *record.Record) (ended func()) {
 }
 
 func (d *delivery) shut() bool {
-	for _, g := range d.sub.sub.Gates {
+	for _, g := range d.sub.cfg.Gates {
 		if g.Shut() {
 			return true
 		}
@@ -137,7 +136,7 @@ func (d *delivery) await(b *claim.Batch, msg *message.Message, cancel context.Ca
 // awaitGone is await for a subscription that has ended: its handler may finish within the same graces as at a revoke,
 // then its records go back to the line.
 func (d *delivery) awaitGone(b *claim.Batch, msg *message.Message, cancel context.CancelCauseFunc) {
-	cfg := d.source.cfg
+	cfg := d.sub.cfg
 	soft, hard := time.NewTimer(cfg.DrainGrace), time.NewTimer(cfg.DrainGrace+cfg.HardGrace)
 	defer soft.Stop()
 	defer hard.Stop()
@@ -172,9 +171,23 @@ func (d *delivery) acked(b *claim.Batch) {
 	first := record.Remaining(b.Records)[0]
 	record.GiveBack(b.Records)
 	if !first.Ending() {
-		d.source.report(record.Report{
+		d.sub.cfg.Report(record.Report{
 			Kind: record.ReportLeftUnsettled, Route: d.line.Name(), Topic: first.Topic, Partition: first.Partition, Offset: first.Offset,
 			Hint: "a message of several records was acknowledged but not all were settled; use MaxBatch 1 for handlers that do not know of record.Records",
 		})
 	}
+}
+
+// valueContext ends with the claim and has the values of the subscription's context, but not its end: Watermill's
+// Router cancels that at the first sign of its own end, when handlers may still finish.
+type valueContext struct {
+	context.Context
+	values context.Context
+}
+
+func (c valueContext) Value(key any) any {
+	if v := c.Context.Value(key); v != nil {
+		return v
+	}
+	return c.values.Value(key)
 }
