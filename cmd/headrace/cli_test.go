@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"strings"
 	"testing"
 
@@ -19,8 +20,9 @@ type result struct {
 type cli struct {
 	t   *testing.T
 	env map[string]string
-	// answer is what is typed; somebody is asked only if terminal is set.
+	// answer is what is typed, unless typed is; somebody is asked only if terminal is set.
 	answer   string
+	typed    io.Reader
 	terminal bool
 	width    int
 }
@@ -48,8 +50,12 @@ func (c *cli) runUntil(ctx context.Context, args ...string) result {
 	if width == 0 {
 		width = defaultWidth
 	}
+	var in io.Reader = strings.NewReader(c.answer)
+	if c.typed != nil {
+		in = c.typed
+	}
 	code := run(ctx, args, streams{
-		in: strings.NewReader(c.answer), out: &out, err: &errs, width: width,
+		in: in, out: &out, err: &errs, width: width,
 		getenv:     func(name string) string { return c.env[name] },
 		inTerminal: c.terminal, outTerminal: c.terminal,
 	})

@@ -53,16 +53,7 @@ func (f *kafkaFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVarP(&f.verbose, "verbose", "v", false, "tell what the Kafka client does")
 }
 
-// client is the configuration that the flags and the environment give, tried once: a wrong address is told at once and
-// not after the client's minute of retries.
-func (f *kafkaFlags) client(ctx context.Context, s streams) (kafka.ClientConfig, error) {
-	cfg, err := f.config(s)
-	if err != nil {
-		return cfg, err
-	}
-	return cfg, reach(ctx, cfg)
-}
-
+// config is what the flags and the environment say; reach tries it.
 func (f *kafkaFlags) config(s streams) (kafka.ClientConfig, error) {
 	brokers, err := f.addresses(s)
 	if err != nil {
@@ -157,7 +148,7 @@ func (f *kafkaFlags) password(s streams) (string, error) {
 	return strings.TrimRight(string(data), "\r\n"), nil
 }
 
-// reach asks one broker anything.
+// reach asks one broker anything: a wrong address is told at once, and not after the client's minutes of retries.
 func reach(ctx context.Context, cfg kafka.ClientConfig) error {
 	client, err := kgo.NewClient(cfg.Options()...)
 	if err != nil {
@@ -186,10 +177,12 @@ func brokerHint(cfg kafka.ClientConfig, err error) string {
 		return "the brokers' certificate is of an authority that is not trusted here: name its file in SSL_CERT_FILE"
 	case errors.As(err, new(tls.RecordHeaderError)):
 		return "the brokers do not speak TLS at this port: leave out --tls, or name their TLS port"
+	case cfg.SASL != nil: // some brokers hang up without a word
+		return "check --brokers, --sasl-user, the password and --sasl-mechanism; if the brokers want TLS, add --tls"
 	case cfg.TLS == nil:
 		return "check --brokers; if the brokers want TLS or a login, add --tls and --sasl-mechanism"
 	}
-	return "check --brokers"
+	return "check --brokers; if the brokers want a login, add --sasl-mechanism"
 }
 
 // dsnFlag names a database.

@@ -140,7 +140,7 @@ func migrateStatus(ctx context.Context, s streams, pool *pgxpool.Pool, asJSON bo
 		}
 		t.add(strconv.FormatInt(m.Version, 10), applied, m.Name)
 	}
-	if err := t.print(s.out, s.width); err != nil {
+	if err := t.write(s.out, s.width); err != nil {
 		return err
 	}
 	fmt.Fprintln(s.err, st.summary())

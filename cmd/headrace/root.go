@@ -56,12 +56,15 @@ Exit codes: 0 all went well, 1 something failed, 2 the command line is wrong.`,
 		Example: `  export HEADRACE_BROKERS=kafka-1:9092,kafka-2:9092
   export DATABASE_URL=postgres://billing@db:5432/billing
 
-  headrace migrate up`,
+  headrace migrate up
+  headrace dlq ls --topic orders.dlq --since 2h
+  headrace dlq show --topic orders.dlq 3/120
+  headrace dlq replay --topic orders.dlq --reason exhausted --dry-run`,
 	})
 	root.SilenceErrors, root.SilenceUsage = true, true // complain prints them
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err: err} })
-	root.AddCommand(newMigrate(s), newVersion(s))
+	root.AddCommand(newMigrate(s), newDLQ(s), newVersion(s))
 	return root
 }
 

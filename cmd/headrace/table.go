@@ -9,7 +9,7 @@ import (
 // minLast is how narrow the last column may be: on a narrower terminal lines wrap, which beats an error that is cut away.
 const minLast = 30
 
-// table prints rows under a header, columns aligned, the last one cut so that a line fits into width. Cells must be
+// table writes rows under a header, columns aligned, the last one cut so that a line fits into width. Cells must be
 // escaped: nothing in them may move the cursor.
 type table struct {
 	header []string
@@ -20,7 +20,7 @@ type table struct {
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-func (t *table) print(w io.Writer, width int) error {
+func (t *table) write(w io.Writer, width int) error {
 	widths := t.widths()
 	last := len(widths) - 1
 	room := width
@@ -69,4 +69,28 @@ func cut(s string, n int) string {
 	}
 	runes := []rune(s)
 	return string(runes[:max(n-1, 0)]) + "…"
+}
+
+// compact leaves out the columns that are empty in every row: on a narrow terminal each is one more word of the error.
+func (t *table) compact() *table {
+	out := &table{right: t.right, rows: make([][]string, len(t.rows))}
+	for column, name := range t.header {
+		if column < len(t.header)-1 && t.empty(column) {
+			continue
+		}
+		out.header = append(out.header, name)
+		for i, row := range t.rows {
+			out.rows[i] = append(out.rows[i], row[column])
+		}
+	}
+	return out
+}
+
+func (t *table) empty(column int) bool {
+	for _, row := range t.rows {
+		if row[column] != "" {
+			return false
+		}
+	}
+	return true
 }

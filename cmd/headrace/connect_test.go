@@ -1,0 +1,80 @@
+package main
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/headrace/headrace/internal/kafkatest"
+)
+
+func TestConnect(t *testing.T) {
+	t.Parallel()
+
+	t.Run("ABrokerThatIsNotThereIsToldAtOnce", func(t *testing.T) {
+		t.Parallel()
+		r := newCLI(t, "KAFKA_BROKERS=127.0.0.1:1").run("dlq", "ls", "--topic", "orders.dlq")
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.err, "no broker of 127.0.0.1:1 answers")
+		require.Contains(t, r.err, "fix: check --brokers")
+	})
+
+	t.Run("ATopicThatDoesNotExistIsNamed", func(t *testing.T) {
+		t.Parallel()
+		for _, command := range []string{"ls", "show", "replay"} {
+			r := newBed(t).run("dlq", command, "--topic", "nowhere.dlq", "--at", "orders/1/1")
+			require.Equal(t, exitFailed, r.code)
+			require.Contains(t, r.err, `topic "nowhere.dlq" does not exist`)
+			require.Contains(t, r.err, "fix: check --topic")
+		}
+	})
+
+	t.Run("LogsInWithThePasswordOfTheEnvironmentOrOfAFile", func(t *testing.T) {
+		t.Parallel()
+		for _, mechanism := range []string{"plain", "scram-sha-256", "scram-sha-512"} {
+			names := map[string]string{"plain": "PLAIN", "scram-sha-256": "SCRAM-SHA-256", "scram-sha-512": "SCRAM-SHA-512"}
+			fake := kafkatest.Fake(t, kfake.EnableSASL(), kfake.Superuser(names[mechanism], "me", "hunter2"), kfake.SeedTopics(1, "orders.dlq"))
+			args := []string{"dlq", "ls", "--topic", "orders.dlq", "--brokers", fake.ListenAddrs()[0], "--sasl-mechanism", mechanism, "--sasl-user", "me"}
+
+			newCLI(t, envPassword+"=hunter2").ok(args...)
+			file := filepath.Join(t.TempDir(), "password")
+			require.NoError(t, os.WriteFile(file, []byte("hunter2\n"), 0o600))
+			newCLI(t).ok(append(args, "--sasl-password-file", file)...)
+
+			r := newCLI(t, envPassword+"=hunter3").run(args...)
+			require.Equal(t, exitFailed, r.code)
+			require.Contains(t, r.err, "--sasl-user, the password and --sasl-mechanism")
+			require.NotContains(t, r.out+r.err, "hunter")
+		}
+	})
+
+	t.Run("TLSToAPortWithoutItIsTold", func(t *testing.T) {
+		t.Parallel()
+		r := newCLI(t).run("dlq", "ls", "--topic", "orders.dlq", "--tls", "--brokers", talksPlain(t))
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.err, "fix: the brokers do not speak TLS at this port")
+	})
+}
+
+// talksPlain is the address of a server that answers whatever comes in plain text.
+func talksPlain(t *testing.T) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Write([]byte("what do you want?"))
+			_ = conn.Close()
+		}
+	}()
+	return l.Addr().String()
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headrace/headrace/dlq"
+)
+
+const (
+	// maxCell and maxKey bound what a letter may say in a table's cell.
+	maxCell = 200
+	maxKey  = 24
+	// defaultLimit of a table: more is nothing to read at night. JSON has none.
+	defaultLimit = 100
+)
+
+type listFlags struct {
+	lettersFlags
+	state stateFlags
+	json  bool
+	limit int
+}
+
+func newList(s streams) *cobra.Command {
+	var f listFlags
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List dead letters, the newest last",
+		Long: `Lists the letters that stand in a dead letter topic when it begins, the newest failure last, and counts all that
+match by reason. A record is listed once, by its latest letter. --state asks the database what became of it: dead (nothing yet),
+effected (a replay has had its effect), skipped, or unknown.
+
+LETTER is where the letter stands, ORIGIN where its record was first read; --at takes both.`,
+		Example: `  headrace dlq ls --brokers kafka:9092 --topic orders.dlq
+  headrace dlq ls --topic orders.dlq --reason exhausted,panic --since 2h
+  headrace dlq ls --topic orders.dlq --route charge-order --state
+  headrace dlq ls --topic orders.dlq --json | jq -r .fingerprint | sort | uniq -c`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("limit") && f.json {
+				f.limit = 0
+			}
+			return f.list(cmd.Context(), s)
+		},
+	}
+	f.register(cmd)
+	cmd.Flags().IntVarP(&f.limit, "limit", "n", defaultLimit, "show the `newest` so many, 0 for all; with --json all by default")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object a line")
+	f.state.register(cmd.Flags())
+	f.finish(cmd)
+	return cmd
+}
+
+func (f *listFlags) list(ctx context.Context, s streams) error {
+	if f.limit < 0 {
+		return usagef("--limit %d is negative", f.limit).fix("use 0 for all letters")
+	}
+	cfg, err := f.read(s, "", f.now)
+	if err != nil {
+		return err
+	}
+	if err := reach(ctx, cfg.Client); err != nil {
+		return err
+	}
+	counts, rows, snapshot, err := f.collect(ctx, cfg)
+	if err != nil {
+		return topicError(f.topic, err)
+	}
+	if err := f.state.fill(ctx, s, rows); err != nil {
+		return err
+	}
+	if f.json {
+		return printJSON(s, rows)
+	}
+	if err := printTable(s, rows); err != nil {
+		return err
+	}
+	fmt.Fprintln(s.err, footer(f.topic, counts, len(rows), snapshot))
+	return nil
+}
+
+func (f *lettersFlags) now() (dlq.Filter, error) { return f.filter.filter(time.Now()) }
+
+// collect reads the letters and keeps the newest.
+func (f *listFlags) collect(ctx context.Context, cfg dlq.ReadConfig) (tally, []row, dlq.Snapshot, error) {
+	counts := tally{}
+	var rows []row
+	snapshot, err := dlq.Read(ctx, cfg, func(e *dlq.Entry) error {
+		counts[why(e)]++
+		rows = append(rows, newRow(e))
+		if f.limit > 0 && len(rows) >= 2*f.limit+page {
+			rows = newest(rows, f.limit)
+		}
+		return nil
+	})
+	return counts, newest(rows, f.limit), snapshot, err
+}
+
+func printJSON(s streams, rows []row) error {
+	for _, r := range rows {
+		if err := writeJSON(s.out, toJSON(r)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printTable(s streams, rows []row) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	t := table{
+		header: []string{"LETTER", "ORIGIN", "FAILED", "REASON", "ROUTE", "TRIES", "REPLAYS", "STATE", "KEY", "ERROR"},
+		right:  map[string]bool{"TRIES": true, "REPLAYS": true},
+	}
+	for _, r := range rows {
+		env := r.e.Envelope
+		t.add(
+			letterCell(r.e), originCell(env.Origin), moment(r.e.Failed()), why(r.e), routeCell(env),
+			numberCell(env.Attempts), numberCell(env.Replays), string(r.outcome),
+			cut(dlq.Escape(r.e.Key, maxCell), maxKey), dlq.Preview([]byte(env.Message), maxMessage),
+		)
+	}
+	return t.compact().write(s.out, s.width)
+}
+
+// maxMessage is as much of an error as the widest terminal shows.
+const maxMessage = 1000
+
+func letterCell(e *dlq.Entry) string { return fmt.Sprintf("%d/%d", e.Partition, e.Offset) }
+
+func originCell(c dlq.Coordinates) string { return dlq.Escape([]byte(c.String()), maxCell) }
+
+// routeCell is for whom the record is dead: a topic may hold the letters of several groups.
+func routeCell(env dlq.Envelope) string {
+	if env.Group == "" && env.Route == "" {
+		return ""
+	}
+	return dlq.Escape([]byte(env.Group+"/"+env.Route), maxCell)
+}
+
+// numberCell leaves out what is nothing, so that what is something is seen.
+func numberCell(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+// footer counts what matched, and says what is not shown.
+func footer(topic string, counts tally, shown int, snapshot dlq.Snapshot) string {
+	n := total(counts)
+	if n == 0 {
+		return fmt.Sprintf("no letter of %s matches, of %s", topic, plural(snapshot.Records-snapshot.Repeated, "letter"))
+	}
+	line := fmt.Sprintf("%s: %s", plural(n, "letter"), counts)
+	if int64(shown) < n {
+		line += fmt.Sprintf(" (the newest %d are shown, --limit 0 shows all)", shown)
+	}
+	return line
+}
+
+func plural(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

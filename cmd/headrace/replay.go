@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headrace/headrace/dlq"
+)
+
+// defaultMaxReplays is the library's own default, for the help.
+const defaultMaxReplays = 10
+
+type replayFlags struct {
+	lettersFlags
+	asSource, asGroup, asRoute       string
+	dryRun, yes, newID, createTopics bool
+	maxReplays                       int
+}
+
+func newReplay(s streams) *cobra.Command {
+	var f replayFlags
+	cmd := &cobra.Command{
+		Use:   "replay [partition/offset]",
+		Short: "Give dead letters back to the routes that failed",
+		Long: `Sends the letters that match to the replay topics of the consumer groups that failed, <source>.<group>.replay, where
+only the route that each letter names takes it up: with its key, value, headers and identity. Letters stay in the dead
+letter topic. What stands there at the start is replayed, not what comes while it runs.
+
+Running it twice, two at once, or killing it and running it again is harmless: the inbox knows every record by its
+identity and lets it have its effect once.
+
+More than one letter wants a yes: on a terminal you are asked, elsewhere add --yes. A single letter named by its place
+or by one --at or --id needs none. Letters of other systems (Watermill, Spring, Connect) do not say for whom they are:
+name it with --as-group and --as-route.
+
+The exit code is 1 if a letter could not be sent; the others were.`,
+		Example: `  headrace dlq replay --brokers kafka:9092 --topic orders.dlq 3/120
+  headrace dlq replay --topic orders.dlq --reason exhausted --since 2h --dry-run
+  headrace dlq replay --topic orders.dlq --reason exhausted --since 2h --yes
+  headrace dlq replay --topic poison --format watermill --as-source orders --as-group billing --as-route charge-order --yes`,
+		Args: onePlace,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.replay(cmd.Context(), s, args) },
+	}
+	f.register(cmd)
+	fs := cmd.Flags()
+	fs.BoolVar(&f.dryRun, "dry-run", false, "send nothing, tell what would be sent")
+	fs.BoolVarP(&f.yes, "yes", "y", false, "do not ask")
+	fs.StringVar(&f.asGroup, "as-group", "", "consumer `group` of letters that name none: another system's")
+	fs.StringVar(&f.asRoute, "as-route", "", "`route` of letters that name none")
+	fs.StringVar(&f.asSource, "as-source", "", "source `topic` of letters that name none")
+	fs.BoolVar(&f.newID, "new-id", false, "replay id_conflict letters too, under new identities; without it they are skipped")
+	fs.BoolVar(&f.createTopics, "create-topic", false, "create a replay topic that does not exist, as the consumer does at its start")
+	fs.IntVar(&f.maxReplays, "max-replays", defaultMaxReplays, "skip records that were replayed so `often`")
+	f.finish(cmd)
+	return cmd
+}
+
+func (f *replayFlags) replay(ctx context.Context, s streams, args []string) error {
+	if f.maxReplays < 1 {
+		return usagef("--max-replays %d is below 1", f.maxReplays).fix("leave it out, or let a record be replayed at least once")
+	}
+	cfg, err := f.read(s, strings.Join(args, ""), f.now)
+	if err != nil {
+		return err
+	}
+	if !f.mayAsk(s) && !single(cfg.Filter) {
+		return usagef("replay wants a yes for more than one letter, and there is no terminal to ask on").
+			fix("look first with --dry-run, then add --yes; or name one letter, as in 'headrace dlq replay --topic " + f.topic + " 3/120'")
+	}
+	if err := reach(ctx, cfg.Client); err != nil {
+		return err
+	}
+	if err := f.confirm(ctx, s, &cfg); err != nil {
+		return topicError(f.topic, err)
+	}
+	return f.send(ctx, s, cfg)
+}
+
+// mayAsk says that nothing stands in the way of a mass replay: it is none, it was agreed to, or somebody can be asked.
+func (f *replayFlags) mayAsk(s streams) bool { return f.yes || f.dryRun || s.inTerminal }
+
+// single says whether a filter names one letter.
+func single(f dlq.Filter) bool { return len(f.At) == 1 || len(f.IDs) == 1 }
+
+// send replays and tells of it.
+func (f *replayFlags) send(ctx context.Context, s streams, cfg dlq.ReadConfig) error {
+	tell := newTeller(s, f.dryRun)
+	sum, err := dlq.Replay(ctx, dlq.ReplayConfig{
+		Read: cfg, Source: f.asSource, Group: f.asGroup, Route: f.asRoute,
+		DryRun: f.dryRun, NewID: f.newID, Create: f.createTopics, MaxReplays: f.maxReplays,
+		Each: tell.each,
+	})
+	tell.done()
+	if f.dryRun && sum.Matched > 0 {
+		fmt.Fprintln(s.out) // between the letters and their sum
+	}
+	if err != nil && sum.Matched == 0 && ctx.Err() == nil {
+		return f.explain(err)
+	}
+	printSummary(s, f, sum)
+	switch {
+	case ctx.Err() != nil:
+		fmt.Fprintf(s.err, "stopped: %v. Run the same command again for the rest; what was sent is not done twice.\n", context.Cause(ctx))
+		return errReported
+	case err != nil:
+		return f.explain(fmt.Errorf("ended early: %w", err))
+	case sum.Failed > 0:
+		return errReported
+	}
+	return nil
+}
+
+// explain adds the flag that would have helped.
+func (f *replayFlags) explain(err error) error {
+	var missing *dlq.NoReplayTopicError
+	if errors.As(err, &missing) {
+		return &failure{
+			err: fmt.Errorf("replay topic %q does not exist: nobody of group %q reads it yet", missing.Topic, missing.Group),
+			hint: "start a consumer of that group with Config.CreateDeadLetterTopics, or add --create-topic; " +
+				"check that the group is the right one",
+		}
+	}
+	return topicError(f.topic, err)
+}
+
+// printSummary says what became of the letters, a line each.
+func printSummary(s streams, f *replayFlags, sum dlq.Summary) {
+	if sum.Matched == 0 {
+		fmt.Fprintf(s.err, "no letter of %s matches, of %s\n", f.topic, plural(sum.Snapshot.Records-sum.Snapshot.Repeated, "letter"))
+		return
+	}
+	sent := "sent"
+	if f.dryRun {
+		sent = "would send"
+	}
+	t := table{header: []string{"matched", fmt.Sprint(sum.Matched), ""}, right: map[string]bool{fmt.Sprint(sum.Matched): true}}
+	t.add(sent, fmt.Sprint(sum.Sent), counts(sum.ByTopic, "to %s"))
+	t.add("skipped", fmt.Sprint(total(sum.Skipped)), counts(sum.Skipped, "%s"))
+	t.add("failed", fmt.Sprint(sum.Failed), unconfirmed(sum.Unconfirmed))
+	_ = t.write(s.out, s.width) // to a terminal or a buffer: there is nobody to tell
+	if n := sum.Skipped[dlq.SkipIDConflict]; n > 0 {
+		fmt.Fprintf(s.err, "%s in conflict with another record's id: see them with 'headrace dlq ls --reason id_conflict', replay them with --new-id\n", plural(n, "letter"))
+	}
+	if n := sum.Skipped[dlq.SkipTooOften]; n > 0 {
+		fmt.Fprintf(s.err, "%s replayed %d times or more already: find out why they die, then raise --max-replays\n", plural(n, "letter"), f.maxReplays)
+	}
+}
+
+func unconfirmed(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d unconfirmed: they may have arrived, and may be replayed again", n)
+}
