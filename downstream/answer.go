@@ -1,0 +1,95 @@
+package downstream
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/headrace/headrace/fault"
+)
+
+// maxDrain is how much of an answer is read that nobody wants, for the sake of its connection.
+const maxDrain = 64 << 10
+
+// answer is the body of a response. It tells once that it has ended: read to its end, closed, or broken off.
+type answer struct {
+	io.ReadCloser
+	safe bool // the request's method
+	end  func(error)
+}
+
+func newAnswer(body io.ReadCloser, safe bool, end func(error)) io.ReadCloser {
+	if body == nil || body == http.NoBody {
+		end(nil)
+		return http.NoBody
+	}
+	var once sync.Once
+	return &answer{body, safe, func(err error) { once.Do(func() { end(err) }) }}
+}
+
+// Read says with the error of a body that breaks off what it means: the server has executed the request, or is about to.
+func (a *answer) Read(p []byte) (int, error) {
+	n, err := a.ReadCloser.Read(p)
+	switch {
+	case err == nil:
+		return n, nil
+	case errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+		a.end(nil)
+		return n, io.EOF
+	}
+	err = fault.Say(err, cut(a.safe))
+	a.end(err)
+	return n, err
+}
+
+// Close is no failure: whoever closes has read enough.
+func (a *answer) Close() error {
+	defer a.end(nil)
+	return a.ReadCloser.Close()
+}
+
+// Check gives the error that an answer is: nil below 400, else a *fault.StatusError, which knows what the answer means
+// for a record. Then the body is read and closed, so that its connection can be used again; read it before if there is
+// something in it, and do not put it into errors. The method, the status and Retry-After are all that the error says.
+func Check(resp *http.Response) error {
+	if resp.StatusCode < http.StatusBadRequest {
+		return nil
+	}
+	keep(resp)
+	return statusError(resp)
+}
+
+// statusError names the dependency as its gate and its breaker do.
+func statusError(resp *http.Response) *fault.StatusError {
+	e := fault.NewStatusError(resp)
+	if resp.Request != nil {
+		if d, ok := resp.Request.Context().Value(dependencyKey{}).(*Dependency); ok {
+			e.Dependency = d.cfg.Name
+		}
+	}
+	return e
+}
+
+// keep reads and closes the body of an answer that is a failure, and leaves what it read in its place.
+func keep(resp *http.Response) {
+	if resp == nil || resp.Body == nil {
+		return
+	}
+	kept, err := io.ReadAll(io.LimitReader(resp.Body, maxDrain))
+	_ = resp.Body.Close() // the answer was its status; there is nobody to tell
+	body := io.Reader(bytes.NewReader(kept))
+	switch {
+	case err != nil:
+		body = io.MultiReader(body, failing{err})
+	case len(kept) == maxDrain:
+		body = io.MultiReader(body, failing{io.ErrUnexpectedEOF})
+	}
+	resp.Body = io.NopCloser(body)
+}
+
+// failing is a reader that is at an end which is none.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }

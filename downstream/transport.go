@@ -1,0 +1,138 @@
+package downstream
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptrace"
+	"time"
+
+	"github.com/headrace/headrace/fault"
+)
+
+// Transport gives an http.RoundTripper for an http.Client that calls d; nil is http.DefaultTransport. Its errors carry
+// what they mean for a record, and [Check] gives the errors of its answers, so that a handler returns both as they are.
+// It is safe for concurrent use. Leave http.Client.Timeout alone: it would cut all tries together, and the body with them.
+//
+// In a route that calls d, and under Do, each request is one try: the route retries. Elsewhere a request goes through
+// the breaker, takes one of the MaxConcurrent places until its answer's body is read or closed, and is tried up to
+// Config.Retry.Attempts times if it was surely not executed, or may be repeated: by a safe or idempotent method, or with
+// an idempotency key. Its body is replayed by GetBody, or from a copy if it is no longer than 1 MiB. The tries fit
+// in the request's context, wait for Retry-After (no longer than Config.Timeout), share the dependency's retry tokens, and
+// are one call to the breaker and the hooks. In a route that calls another dependency there is one try, too.
+//
+// On behalf of a record every request that is not safe carries an idempotency key; see [IdempotencyKey] and
+// [WithOperation]. Requests that have one keep it.
+func (d *Dependency) Transport(base http.RoundTripper) http.RoundTripper {
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	return &transport{d: d, base: base}
+}
+
+type transport struct {
+	d    *Dependency
+	base http.RoundTripper
+}
+
+var _ http.RoundTripper = (*transport)(nil)
+
+// CloseIdleConnections is what http.Client asks for.
+func (t *transport) CloseIdleConnections() {
+	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// RoundTrip is of http.RoundTripper.
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if t.d.counted(req.Context()) {
+		return t.try(withKey(req), 0, nil)
+	}
+	return t.outside(req)
+}
+
+// outside is the way of a request that nobody counts yet.
+func (t *transport) outside(req *http.Request) (*http.Response, error) {
+	ctx := req.Context()
+	if ctx.Err() != nil {
+		closeBody(req)
+		return nil, context.Cause(ctx)
+	}
+	s := &series{transport: t, ctx: ctx, call: &Call{d: t.d}, attempts: t.d.cfg.Retry.Attempts}
+	if err := t.d.enter(s.call, limit(ctx, t.d.longest())); err != nil {
+		closeBody(req)
+		return nil, err
+	}
+	t.d.tokens.earn()
+	// A probe is one request, and so is what a route waits for.
+	if _, inRoute := PermitFrom(ctx); inRoute || s.call.probe {
+		s.attempts = 1
+	}
+	returned := false
+	defer func() {
+		if !returned { // base panicked, or ended its goroutine
+			s.finish(true, fault.Fault{Class: fault.ClassCancelled})
+		}
+	}()
+	resp, err := s.run(req)
+	returned = true
+	return resp, err
+}
+
+// longest is what all tries and waits take together, if they take what they may.
+func (d *Dependency) longest() time.Duration {
+	return time.Duration(d.cfg.Retry.Attempts) * (d.cfg.Timeout + max(d.cfg.Timeout, d.cfg.Retry.Cap))
+}
+
+type dependencyKey struct{}
+
+// try sends req once. Its context ends with the answer's body: at the return of RoundTrip it would cut the body off.
+// ended is told how the body of a success ended; an answer that is a failure has ended with its status.
+func (t *transport) try(req *http.Request, timeout time.Duration, ended func(error)) (*http.Response, error) {
+	ctx, cancel := deadline(context.WithValue(req.Context(), dependencyKey{}, t.d), timeout)
+	var s sending
+	ctx, s.stop = context.WithCancelCause(ctx)
+	s.safe, s.keyed = safe(req.Method), isKeyed(req)
+	end := func() { s.stop(nil); cancel() }
+	handed := false
+	defer func() {
+		if !handed {
+			end()
+		}
+	}()
+	resp, err := t.base.RoundTrip(req.WithContext(httptrace.WithClientTrace(ctx, s.trace())))
+	if err == nil && resp == nil {
+		err = errNoResponse
+	}
+	if err != nil {
+		return nil, t.explain(ctx, req, &s, err)
+	}
+	handed = true
+	if resp.Request == nil {
+		resp.Request = req.WithContext(ctx)
+	}
+	switch {
+	case resp.StatusCode == http.StatusSwitchingProtocols: // the body is the connection now, and has no end of ours
+		if ended != nil {
+			ended(nil)
+		}
+		return resp, nil
+	case resp.StatusCode >= http.StatusBadRequest || ended == nil:
+		ended = func(error) {}
+	}
+	resp.Body = newAnswer(resp.Body, s.safe, func(err error) {
+		end()
+		ended(err)
+	})
+	return resp, nil
+}
+
+var errNoResponse = errors.New("the base transport gave neither an answer nor an error")
+
+func deadline(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
+	if after <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, after, &DeadlineError{After: after})
+}
