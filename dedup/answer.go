@@ -9,7 +9,8 @@ import (
 // Answer is what the inbox says about one record.
 type Answer uint8
 
-// The answers. Fresh to DeadReplay come from a group's insert; Bury gives Buried, Own, OwnSkipped, Duplicate or DeadOwn.
+// The answers. Fresh to DeadReplay come from a group's insert and from Look; Bury gives Buried, Own, OwnSkipped,
+// Duplicate or DeadOwn.
 const (
 	// Fresh: nobody has dealt with this identity; the row is ours now and the handler runs.
 	Fresh Answer = iota

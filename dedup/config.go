@@ -104,6 +104,8 @@ type RouteConfig struct {
 	//
 	// Defaults to 5s.
 	AttemptTimeout time.Duration
+	// CallTimeout bounds one call out that Enter guards; Config.HardGrace comes on top. Defaults to 10s.
+	CallTimeout time.Duration
 	// Writers is how many transactions of this route may run side by side. Defaults to Config.Writers.
 	Writers int
 	// MaxBatch is the most records that share a transaction. Defaults to Config.MaxBatch.
@@ -135,6 +137,7 @@ type RouteConfig struct {
 
 func (c RouteConfig) withDefaults(in Config) RouteConfig {
 	c.AttemptTimeout = or(c.AttemptTimeout, 5*time.Second)
+	c.CallTimeout = or(c.CallTimeout, 10*time.Second)
 	c.Writers = or(c.Writers, in.Writers)
 	c.MaxBatch = or(c.MaxBatch, in.MaxBatch)
 	c.Classifier = or(c.Classifier, in.Classifier)
@@ -152,9 +155,9 @@ func (c RouteConfig) validate() error {
 	switch {
 	case c.Group == "" || c.Name == "":
 		return fmt.Errorf("route: Group (%q) and Name (%q) are required: the inbox remembers by them", c.Group, c.Name)
-	case c.AttemptTimeout < 0, c.Writers < 0, c.MaxBatch < 0, c.Retention < 0:
-		return fmt.Errorf("route %s: AttemptTimeout (%s), Writers (%d), MaxBatch (%d) and Retention (%s) must not be negative",
-			c.Name, c.AttemptTimeout, c.Writers, c.MaxBatch, c.Retention)
+	case c.AttemptTimeout < 0, c.CallTimeout < 0, c.Writers < 0, c.MaxBatch < 0, c.Retention < 0:
+		return fmt.Errorf("route %s: AttemptTimeout (%s), CallTimeout (%s), Writers (%d), MaxBatch (%d) and Retention (%s) must not be negative",
+			c.Name, c.AttemptTimeout, c.CallTimeout, c.Writers, c.MaxBatch, c.Retention)
 	case c.AttemptTimeout > MaxAttemptTimeout:
 		return fmt.Errorf("route %s: AttemptTimeout (%s) is above %s, which Postgres can keep as a time limit",
 			c.Name, c.AttemptTimeout, MaxAttemptTimeout)

@@ -53,7 +53,13 @@
 // takes a dead row over.
 //
 // A record that takes its connection down three times, alone and while one beside it lives on, is dead as
-// [ErrCrashLoop]; so is one that takes the whole process down, which [Route.Claimed] finds.
+// [ErrCrashLoop]; so is one that takes the whole process down, which [Route.Claimed] finds (turn.go says how, and why a
+// record that is suspected runs alone).
+//
+// # Calls out
+//
+// A call cannot be part of a transaction, so it comes before it: [Route.Look] says which records are dealt with already,
+// and [Route.Enter] guards a call as the inbox guards a handler, for it may take the process down too.
 //
 // # Retention
 //

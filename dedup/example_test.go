@@ -50,6 +50,47 @@ func ExampleRoute_Run() {
 	// balance 90
 }
 
+// A call out cannot be in the transaction: it comes before, for a record that still needs it, and guarded.
+func ExampleRoute_Enter() {
+	ctx := context.Background()
+	pool, stop := database(ctx)
+	defer stop()
+	inbox, err := dedup.Open(ctx, pool, dedup.Config{})
+	if err != nil {
+		log.Panic(err)
+	}
+	defer inbox.Close()
+	route, err := inbox.Route(ctx, dedup.RouteConfig{Group: "billing", Name: "charge-order"})
+	if err != nil {
+		log.Panic(err)
+	}
+	charge := func(r *record.Record) error {
+		answers, err := route.Look(ctx, []*record.Record{r})
+		if err != nil || answers[0] != dedup.Fresh && answers[0] != dedup.DeadReplay {
+			return err // Run says what becomes of it
+		}
+		leave, err := route.Enter(ctx, r)
+		if err != nil {
+			return err
+		}
+		defer leave()
+		fmt.Println("charging", r.Identity.ID)
+		return nil
+	}
+	for range 2 {
+		order := delivered("order-1")
+		if err := charge(order); err != nil {
+			log.Panic(err)
+		}
+		route.Run(ctx, []*record.Record{order}, func(context.Context, pgx.Tx, *record.Record) error { return nil })
+		fmt.Println(order.Outcome())
+	}
+	// Output:
+	// charging order-1
+	// effected
+	// effected
+}
+
 // The first resolver that finds an identity decides; failing all, the record's coordinates do.
 func ExampleIdentify() {
 	r := &record.Record{Topic: "orders", Offset: 42, Value: []byte(`{"order": {"id": 7}}`)}

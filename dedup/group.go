@@ -206,7 +206,7 @@ func (g *group) incriminate() bool {
 	if e == nil || !e.suspect {
 		return true
 	}
-	marked, err := g.rt.suspects.mark(e.r)
+	marked, err := g.rt.suspects.mark(context.Background(), e.r)
 	if err != nil {
 		g.fail(e, err)
 		return false

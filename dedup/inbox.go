@@ -27,7 +27,7 @@ type Inbox struct {
 	ctx  context.Context
 
 	turns *semaphore.Weighted // see turn
-	stuck stuckHandlers
+	stuck stuckRuns
 
 	mu     sync.Mutex
 	idle   sync.Cond // a goroutine ended
@@ -168,6 +168,13 @@ func (in *Inbox) Close() {
 	}
 	in.mu.Unlock()
 	in.pool.Close()
+}
+
+// acquire gives a connection, in a time after which the database counts as unavailable.
+func (in *Inbox) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, acquireTimeout)
+	defer cancel()
+	return in.pool.Acquire(ctx)
 }
 
 // left counts a goroutine out.

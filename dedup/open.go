@@ -113,9 +113,7 @@ func (g *group) begin() (step int, err error) {
 }
 
 func (g *group) connect() error {
-	ctx, cancel := context.WithTimeout(g.ctx, acquireTimeout)
-	defer cancel()
-	conn, err := g.rt.in.pool.Acquire(ctx)
+	conn, err := g.rt.in.acquire(g.ctx)
 	g.conn = conn
 	return err
 }

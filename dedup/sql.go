@@ -23,15 +23,15 @@ select $1::int, u.id, u.vh, u.co
 from unnest($2::text::uuid[], $3::text::bigint[], $4::text::bigint[]) u(id, vh, co)
 on conflict do nothing`
 
-// answerSQL owns the inbox's answer for each record; its numbers are those of Answer. It is asked only when the insert
+// answerSQL owns the inbox's answer for each record; its numbers are those of Answer. A group asks it only when the insert
 // wrote fewer rows than it was given, and in a statement of its own: what another transaction committed while the insert
-// waited for it is visible to a new snapshot alone. The scalar subquery keeps the plan at one index look-up a record,
-// also where it was made on an empty table.
+// waited for it is visible to a new snapshot alone. Look asks it outside of a transaction, where no row is its own. The
+// scalar subquery keeps the plan at one index look-up a record, also where it was made on an empty table.
 //
 // Own comes before the hash: the same coordinates are this very record, whatever hashed it then.
 const answerSQL = `select u.n::int, coalesce((
 	select case
-		when i.xmin = pg_current_xact_id()::xid then 0
+		when i.xmin = pg_current_xact_id_if_assigned()::xid then 0
 		when u.co in (i.coordinates, i.original) then case i.state when 0 then 1 when 1 then 2 else 5 end
 		when i.value_hash <> u.vh then 4
 		when i.state = 2 and u.rp then 6

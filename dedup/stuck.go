@@ -7,8 +7,8 @@ import (
 	"github.com/headrace/headrace/record"
 )
 
-// Stuck is a handler that has ignored its context for longer than HardGrace and has not returned since. Its record was
-// taken away from it and goes on; its goroutine cannot be ended.
+// Stuck is a handler, or a call that Enter let in, that has ignored its context for longer than HardGrace and has not
+// returned since. Its record goes on without it; its goroutine cannot be ended.
 type Stuck struct {
 	Route     string
 	Topic     string
@@ -18,28 +18,29 @@ type Stuck struct {
 	Since time.Time
 }
 
-// stuckHandlers are those of all routes, by the writer that each has taken along.
-type stuckHandlers struct {
+// stuckRuns are those of all routes, each by what waits for its return: the writer that a handler has taken along, or a
+// call's visit.
+type stuckRuns struct {
 	mu sync.Mutex
-	of map[*writer]Stuck
+	of map[any]Stuck
 }
 
-func (s *stuckHandlers) add(w *writer, r *record.Record, since time.Time) {
+func (s *stuckRuns) add(by any, rt *Route, r *record.Record, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.of == nil {
-		s.of = make(map[*writer]Stuck)
+		s.of = make(map[any]Stuck)
 	}
-	s.of[w] = Stuck{Route: w.rt.cfg.Name, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Since: since}
+	s.of[by] = Stuck{Route: rt.cfg.Name, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Since: since}
 }
 
-func (s *stuckHandlers) remove(w *writer) {
+func (s *stuckRuns) remove(by any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.of, w)
+	delete(s.of, by)
 }
 
-// Stuck gives the handler that has been stuck the longest, and whether there is one. Safe for concurrent use.
+// Stuck gives what has been stuck the longest, and whether there is one. Safe for concurrent use.
 func (in *Inbox) Stuck() (oldest Stuck, ok bool) {
 	in.stuck.mu.Lock()
 	defer in.stuck.mu.Unlock()

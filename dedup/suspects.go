@@ -99,10 +99,10 @@ func (s *suspects) has(r *record.Record) bool {
 // processes left convicts it, one that may be of a living process lets it wait.
 //
 // Where a handler is stuck the process may die of that, so r runs without a mark; the stuck one keeps its own.
-func (s *suspects) mark(r *record.Record) (marked bool, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), acquireTimeout)
+func (s *suspects) mark(ctx context.Context, r *record.Record) (marked bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, acquireTimeout)
 	defer cancel()
-	alive := s.rt.cfg.AttemptTimeout + s.rt.in.cfg.HardGrace + s.rt.in.cfg.CommitTimeout + markGrace
+	alive := max(s.rt.cfg.AttemptTimeout, s.rt.cfg.CallTimeout) + s.rt.in.cfg.HardGrace + s.rt.in.cfg.CommitTimeout + markGrace
 	_, stuck := s.rt.in.Stuck()
 	var found, fresh bool
 	err = s.rt.in.pool.QueryRow(ctx, markSQL, s.rt.consumer, r.TopicID.String(), r.Partition, r.Offset,

@@ -18,9 +18,9 @@ const everybody = 1 << 30
 //	and after three such deaths B's record would be convicted for A's
 //
 // They are given in the order in which they were asked for, so a suspect is not starved, and waits for those that run
-// already: each is bounded by its attempt's timeout, HardGrace and CommitTimeout. A handler that ignores all of these
-// loses its turn with its group, for it may never return. It may still kill, so as long as one is stuck nobody is marked
-// (suspects.mark): suspects run alone and unproven.
+// already: each is bounded by its timeout, HardGrace and CommitTimeout. A handler or call that ignores these loses its
+// turn, for it may never return. It may still kill, so as long as one is stuck nobody is marked (suspects.mark): suspects
+// run alone and unproven.
 //
 // A turn is taken before the connection: whoever waits for one has nothing that those before it could need, no
 // connection, no row, no lock.
@@ -30,13 +30,16 @@ type turn struct {
 	over   atomic.Bool
 }
 
+// tryTake takes the turn if nobody has to be waited for.
+func (t *turn) tryTake(of *semaphore.Weighted, weight int64) bool {
+	t.of, t.weight = of, weight
+	return of.TryAcquire(weight)
+}
+
 // take waits for the turn; false when ctx ends first.
 func (t *turn) take(ctx context.Context, of *semaphore.Weighted, weight int64) bool {
-	if of.Acquire(ctx, weight) != nil {
-		return false
-	}
 	t.of, t.weight = of, weight
-	return true
+	return of.Acquire(ctx, weight) == nil
 }
 
 // leave ends the turn. Only the first call does.

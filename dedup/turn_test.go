@@ -62,7 +62,7 @@ func (b *workbench) lateDeaths() {
 // mark is what a suspect leaves that ends its process.
 func (b *workbench) mark(r *record.Record) {
 	b.t.Helper()
-	marked, err := b.rt.suspects.mark(r)
+	marked, err := b.rt.suspects.mark(context.Background(), r)
 	require.NoError(b.t, err)
 	require.True(b.t, marked)
 }

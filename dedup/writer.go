@@ -231,7 +231,7 @@ func (w *writer) takeAway(why error) {
 	e.took = time.Since(since)
 	g.fail(e, why)
 	w.rt.in.attempted(w.rt, e, fault.ClassTransient.String())
-	w.rt.in.stuck.add(w, e.r, since)
+	w.rt.in.stuck.add(w, w.rt, e.r, since)
 	g.turn.leave() // a mark stays until the handler returns
 	w.rt.in.report(record.Report{
 		Kind: record.ReportStuckRecord, Route: w.rt.cfg.Name, Topic: e.r.Topic, Partition: e.r.Partition, Offset: e.r.Offset,

@@ -1,0 +1,52 @@
+package dedup
+
+import (
+	"context"
+
+	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/record"
+)
+
+// Look says what the inbox knows of rs, in their order: Own, OwnSkipped, Duplicate, IDConflict, DeadOwn, DeadReplay, or
+// Fresh for a record that it has no row of. It inserts nothing and holds no transaction, so it is an answer of the moment:
+// Run asks again. It is for what comes before a record's transaction, a call out that nobody needs any more.
+//
+// The error is fault.Unavailable when the database is away, or the cause of ctx.
+func (rt *Route) Look(ctx context.Context, rs []*record.Record) ([]Answer, error) {
+	if len(rs) == 0 {
+		return nil, nil
+	}
+	cols := &columns{}
+	for _, r := range rs {
+		cols.add(r.Identity.Key, &r.Identity, r.Replay)
+	}
+	var err error
+	for range rt.in.cfg.MaxConns + 1 { // each connection of the pool may have died there
+		answers := make([]Answer, len(rs))
+		if err = rt.look(ctx, cols, answers); err == nil {
+			return answers, nil
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if isServerError(err) || isConnect(err) {
+			break
+		}
+	}
+	return nil, fault.Unavailable(err, fault.Database)
+}
+
+func (rt *Route) look(ctx context.Context, cols *columns, answers []Answer) error {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	conn, err := rt.in.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	return readAnswers(ctx, conn.Conn(), rt.consumer, cols, func(i int, a Answer) {
+		if a != unseen { // no row: the answer is Fresh
+			answers[i] = a
+		}
+	})
+}
