@@ -102,7 +102,7 @@ func readSpring(hs headerList) Envelope {
 		return of("kafka_" + name)
 	}
 	at := func(of func(string) []byte) Coordinates {
-		return placeOf(get(of, "original-topic"), bigEndian(get(of, "original-partition"), 4), bigEndian(get(of, "original-offset"), 8))
+		return coordinatesOf(get(of, "original-topic"), bigEndian(get(of, "original-partition"), 4), bigEndian(get(of, "original-offset"), 8))
 	}
 	thrown := func(name string) []byte {
 		if v := get(hs.last, "exception-"+name); v != nil {
@@ -130,7 +130,7 @@ func readSpring(hs headerList) Envelope {
 
 func readConnect(hs headerList) Envelope {
 	get := func(name string) []byte { return hs.last("__connect.errors." + name) }
-	at := placeOf(get("topic"), textNumber(get("partition"), 32), textNumber(get("offset"), 64))
+	at := coordinatesOf(get("topic"), textNumber(get("partition"), 32), textNumber(get("offset"), 64))
 	return Envelope{
 		Origin:    at,
 		Latest:    at,
@@ -163,8 +163,8 @@ func (hs headerList) last(name string) []byte {
 	return nil
 }
 
-// placeOf is a place of which all is known, or no more than the topic.
-func placeOf(topic []byte, partition, offset int64) Coordinates {
+// coordinatesOf is a place of which all is known, or no more than the topic.
+func coordinatesOf(topic []byte, partition, offset int64) Coordinates {
 	c := Coordinates{Topic: topicName(topic), Partition: -1, Offset: -1}
 	if partition >= 0 && partition <= 1<<31-1 && offset >= 0 {
 		c.Partition, c.Offset = int32(partition), offset

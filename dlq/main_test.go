@@ -3,7 +3,7 @@ package dlq_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/headrace/headrace/internal/pgtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { pgtest.Main(m) }

@@ -1,0 +1,89 @@
+package dlq_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/internal/pgtest"
+	"github.com/headrace/headrace/migrations"
+)
+
+// counting counts queries.
+type counting struct {
+	dlq.Querier
+	n int
+}
+
+func (c *counting) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	c.n++
+	return c.Querier.Query(ctx, sql, args...)
+}
+
+func TestOutcomes_TellWhatBecameOfALettersRecord(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t, migrations.Up)
+	var consumer int
+	require.NoError(t, pool.QueryRow(t.Context(),
+		`insert into headrace.consumers (consumer_group, route) values ('billing', 'post') returning id`).Scan(&consumer))
+	letter := func(change func(*dlq.Envelope)) *dlq.Entry {
+		env := full()
+		env.Group, env.Route, env.MessageID = "billing", "post", uuid.New()
+		if change != nil {
+			change(&env)
+		}
+		return &dlq.Entry{Format: dlq.FormatHeadrace, Envelope: env}
+	}
+	know := func(e *dlq.Entry, state int) *dlq.Entry {
+		_, err := pool.Exec(t.Context(), `insert into headrace.inbox (consumer_id, message_id, state, value_hash, coordinates) values ($1, $2, $3, 0, 0)`,
+			consumer, e.Envelope.MessageID, state)
+		require.NoError(t, err)
+		return e
+	}
+	entries := []*dlq.Entry{
+		know(letter(nil), 2),
+		know(letter(nil), 0),
+		letter(nil),
+		know(letter(nil), 1),
+		know(letter(func(e *dlq.Envelope) { e.Route = "another" }), 0),
+		letter(func(e *dlq.Envelope) { e.MessageID = uuid.Nil }),
+		letter(func(e *dlq.Envelope) { e.Group = "b\x00" }),
+		letter(func(e *dlq.Envelope) { e.Route = "\xff" }),
+		know(letter(func(e *dlq.Envelope) { e.Reason = dlq.IDConflict }), 0), // the other record's effect
+	}
+	entries = append(entries, entries[1])
+	db := &counting{Querier: pool}
+	got, err := dlq.Outcomes(t.Context(), db, entries)
+	require.NoError(t, err)
+	require.Equal(t, []dlq.Outcome{"dead", "effected", "unknown", "skipped", "unknown", "unknown", "unknown", "unknown", "unknown", "effected"}, got)
+	require.Equal(t, 1, db.n)
+
+	got, err = dlq.Outcomes(t.Context(), db, nil)
+	require.NoError(t, err)
+	require.Empty(t, got)
+	require.Equal(t, 1, db.n, "nothing to ask")
+}
+
+func TestOutcomes_ADatabaseThatIsAwayIsAnError(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t, migrations.Up)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := dlq.Outcomes(ctx, pool, []*dlq.Entry{{Envelope: full()}})
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorContains(t, err, "ask the inbox for 1 letters")
+
+	_, err = dlq.Outcomes(t.Context(), broken{}, []*dlq.Entry{{Envelope: full()}})
+	require.ErrorIs(t, err, errBoom)
+}
+
+type broken struct{}
+
+func (broken) Query(context.Context, string, ...any) (pgx.Rows, error) {
+	return nil, errors.Join(errBoom)
+}
