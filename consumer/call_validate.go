@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/headrace/headrace/downstream"
@@ -17,6 +18,12 @@ func (s spec) callProblems(of string) []Problem {
 		ps = append(ps, Problem{
 			What: of + " has no Dependency",
 			Fix:  "make one with downstream.New and give it to every route that calls the same thing",
+		})
+	}
+	if name := s.dependency(); slices.Contains(waits, name) || name == other {
+		ps = append(ps, Problem{
+			What: fmt.Sprintf("%s: its dependency is named %q, as something of ours is that records wait for", of, name),
+			Fix:  "name it after what is called",
 		})
 	}
 	if s.call.do == nil {

@@ -48,15 +48,18 @@ type Config struct {
 	//
 	// Defaults to false: a missing schema is refused.
 	Migrate bool
-	// CreateDeadLetterTopics creates a missing dead letter topic at start, with the source topic's partitions.
+	// CreateDeadLetterTopics creates missing dead letter topics and replay topics at start, with the source topic's
+	// partitions. A source topic's replay topic is "<topic>.<group>.replay": what is replayed goes there, and only this
+	// consumer group reads it.
 	//
 	// Defaults to false: a missing one is refused.
 	CreateDeadLetterTopics bool
-	// InboxRetention is how long the inbox remembers a record. It must be no shorter than the retention of the topics
-	// and of their dead letter topics: a record that can still be delivered must still be known.
+	// InboxRetention is how long the inbox remembers a record. It must be no shorter than what a topic keeps, nor than
+	// what its dead letter topic and, after a replay, its replay topic keep together: a record that can still be delivered
+	// must still be known.
 	//
-	// kafka.Forever never forgets. Defaults to the longest of these topics' retentions plus a day, or for ever if one of
-	// them keeps its records so.
+	// kafka.Forever never forgets. Defaults to the longest of these plus a day, or for ever if one of the topics keeps its
+	// records so.
 	InboxRetention time.Duration
 
 	// Balancer is how partitions move between members.

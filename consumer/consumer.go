@@ -33,14 +33,14 @@ type Consumer struct {
 // [Consumer.Run].
 func New(cfg Config, routes ...AnyRoute) (*Consumer, error) {
 	cfg = cfg.withDefaults()
-	specs, problems := specsOf(routes)
+	specs, problems := specsOf(cfg.Group, routes)
 	if err := refuse(append(problems, validate(cfg, specs)...)); err != nil {
 		return nil, err
 	}
 	if cfg.Registry == nil {
 		cfg.Registry = prometheus.NewRegistry()
 	}
-	c := &Consumer{cfg: cfg, specs: specs, plan: plan(cfg, specs), metrics: newMetrics(namesOf(specs))}
+	c := &Consumer{cfg: cfg, specs: specs, plan: plan(cfg, specs), metrics: newMetrics(specs)}
 	if err := errors.Join(cfg.Registry.Register(c.metrics), cfg.Registry.Register(newPartitions(c.stats))); err != nil {
 		return nil, refuse([]Problem{{
 			What: "the metrics cannot be registered", Err: err, Fix: "give each consumer of a process a Registry of its own, or leave it nil",

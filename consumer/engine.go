@@ -27,6 +27,8 @@ type engine struct {
 	source   kafka.Transport
 	router   *message.Router
 	routes   map[string]*middleware.Route
+	found    topics
+	watches  []func() // each ends one, and waits for it
 	stopping atomic.Bool
 }
 
@@ -38,10 +40,10 @@ func (c *Consumer) open(ctx context.Context) (_ *engine, err error) {
 			err = errors.Join(err, e.close(context.WithoutCancel(ctx)))
 		}
 	}()
-	found, err := c.prepare(ctx, e.openInbox)
-	if err != nil {
+	if e.found, err = c.prepare(ctx, e.openInbox); err != nil {
 		return nil, err
 	}
+	e.watch(c.metrics.calls.watch(c.hooks))
 	if e.letters, err = dlq.NewWriter(c.letterConfig()); err != nil {
 		return nil, err
 	}
@@ -53,11 +55,28 @@ func (c *Consumer) open(ctx context.Context) (_ *engine, err error) {
 	}
 	database, topic := c.gate(fault.Database), c.gate(fault.DeadLetterTopic)
 	for _, s := range c.specs {
-		if err := e.add(ctx, s, found, database, topic); err != nil {
+		if err := e.add(ctx, s, database, topic); err != nil {
 			return nil, fmt.Errorf("route %q: %w", s.name, err)
 		}
 	}
+	e.watchRetention(context.WithoutCancel(ctx))
 	return e, nil
+}
+
+// watch notes what is to end when everything else has.
+func (e *engine) watch(stop func()) { e.watches = append(e.watches, stop) }
+
+func (e *engine) watchRetention(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		e.c.watchRetention(ctx, e.found)
+	}()
+	e.watch(func() {
+		cancel()
+		<-done
+	})
 }
 
 // openInbox brings the schema up to date if it may, and opens the inbox.
@@ -71,12 +90,14 @@ func (e *engine) openInbox(ctx context.Context) (err error) {
 	return err
 }
 
-// add puts one route into the router: its subscription, the stack, the user's middlewares, the handler.
-func (e *engine) add(ctx context.Context, s spec, found topics, shared ...*downstream.Gate) error {
+// add puts one route into the router: its subscriptions, the stack, the user's middlewares, the handler. What is
+// replayed goes through the very same layers as what is new.
+func (e *engine) add(ctx context.Context, s spec, shared ...*downstream.Gate) error {
 	inbox, err := e.inbox.Route(ctx, dedup.RouteConfig{
-		Group: e.c.cfg.Group, Name: s.name, AttemptTimeout: s.options.AttemptTimeout, MaxBatch: s.options.MaxBatch,
+		Group: e.c.cfg.Group, Name: s.name, AttemptTimeout: s.options.AttemptTimeout,
+		CallTimeout: s.callTimeout(), MaxBatch: s.options.MaxBatch,
 		Classifier: s.classifier(),
-		Retention:  e.c.retention(s, found), Horizon: e.c.horizon(s.topic),
+		Retention:  e.c.retention(s, e.found), Horizon: e.c.horizon(s.topic, s.replay),
 	})
 	if err != nil {
 		return err
@@ -87,10 +108,17 @@ func (e *engine) add(ctx context.Context, s spec, found topics, shared ...*downs
 		return err
 	}
 	e.routes[s.name] = rt
-	h := e.router.AddConsumerHandler(s.name, s.topic, e.source.Subscriber(e.c.subscription(s, rt, inbox)), s.handler())
+	sub := e.c.subscription(s, rt, inbox)
+	e.handle(s.name, s.topic, sub, s, stack)
+	sub.Replay = true
+	e.handle(replayHandler(s.name), s.replay, sub, s, stack)
+	return nil
+}
+
+func (e *engine) handle(name, topic string, sub kafka.Subscription, s spec, stack []message.HandlerMiddleware) {
+	h := e.router.AddConsumerHandler(name, topic, e.source.Subscriber(sub), s.handler())
 	h.AddMiddleware(stack...)
 	h.AddMiddleware(s.options.Middlewares...)
-	return nil
 }
 
 // run lets the router work until ctx ends, the source gives up or the router fails, and closes everything.
@@ -138,6 +166,9 @@ func (e *engine) close(ctx context.Context) error {
 	if e.letters != nil {
 		errs = append(errs, e.letters.Close())
 	}
+	for _, stop := range e.watches {
+		stop()
+	}
 	return errors.Join(errs...)
 }
 
@@ -175,7 +206,7 @@ func source(cfg kafka.SourceConfig) (kafka.Transport, error) { return kafka.NewS
 
 func (c *Consumer) sourceConfig() kafka.SourceConfig {
 	return kafka.SourceConfig{
-		Client: c.cfg.client(), Group: c.cfg.Group, Topics: c.sources(), Balancer: c.cfg.Balancer,
+		Client: c.cfg.client(), Group: c.cfg.Group, Topics: c.inputs(), Balancer: c.cfg.Balancer,
 		SessionTimeout: c.cfg.SessionTimeout, HeartbeatInterval: c.cfg.HeartbeatInterval,
 		RebalanceTimeout: c.cfg.RebalanceTimeout, DrainGrace: c.cfg.DrainGrace, HardGrace: c.cfg.HardGrace,
 		CommitReserve: c.cfg.CommitReserve, MaxPollInterval: c.cfg.MaxPollInterval, CommitInterval: c.cfg.CommitInterval,
@@ -204,7 +235,7 @@ func (c *Consumer) probeTimeout(attempt time.Duration) time.Duration {
 }
 
 func (c *Consumer) stack(s spec, inbox *dedup.Route, letters *dlq.Writer, shared []*downstream.Gate) *middleware.Route {
-	return &middleware.Route{
+	rt := &middleware.Route{
 		Name: s.name, Group: c.cfg.Group, Inbox: inbox, Graves: inbox,
 		DeadLetters: lettersTo{letters, s.options.DeadLetterTopic},
 		Identity:    s.identity(), Decode: s.decode,
@@ -217,6 +248,13 @@ func (c *Consumer) stack(s spec, inbox *dedup.Route, letters *dlq.Writer, shared
 		Gates:   middleware.NewGates(downstream.GateConfig{ProbeTimeout: c.probeTimeout(add(s.callTimeout(), s.options.AttemptTimeout))}, shared...),
 		Batches: true, Hooks: c.hooks, Tracer: c.cfg.Tracer, Logger: c.cfg.Logger,
 	}
+	if s.call != nil {
+		rt.Repeatable = true // every Repeat that is not refused says so
+		rt.Call = &middleware.Call{
+			Dependency: s.call.dependency, Timeout: s.call.timeout, HardGrace: c.cfg.HardGrace, Do: s.call.do, Inbox: inbox,
+		}
+	}
+	return rt
 }
 
 func (c *Consumer) subscription(s spec, rt *middleware.Route, inbox *dedup.Route) kafka.Subscription {

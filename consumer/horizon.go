@@ -11,25 +11,38 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// horizon tells the inbox's sweep what may still be redelivered: the timestamp of the oldest record of a topic that the
-// consumer group has not committed, over all partitions and members; the zero time when there is none. It is asked once
-// an hour or so, with a client of its own, so that it costs nothing in between.
-func (c *Consumer) horizon(topic string) func(context.Context) (time.Time, error) {
-	return func(ctx context.Context) (time.Time, error) {
+// horizon tells the inbox's sweep what may still be redelivered: the timestamp of the oldest record of the topics that
+// the consumer group has not committed, over all partitions and members; the zero time when there is none. It is asked
+// once an hour or so, with a client of its own, so that it costs nothing in between.
+func (c *Consumer) horizon(topics ...string) func(context.Context) (time.Time, error) {
+	return func(ctx context.Context) (first time.Time, err error) {
 		ctx, cancel := context.WithTimeout(ctx, startTimeout)
 		defer cancel()
-		cl, err := kgo.NewClient(append(c.cfg.client().Options(),
-			kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())...)
-		if err != nil {
-			return time.Time{}, err
+		for _, topic := range topics {
+			at, err := c.horizonOf(ctx, topic)
+			if err != nil {
+				return time.Time{}, err
+			}
+			if !at.IsZero() {
+				first = earlier(first, at)
+			}
 		}
-		defer cl.Close()
-		open, err := uncommitted(ctx, kadm.NewClient(cl), c.cfg.Group, topic)
-		if err != nil || len(open) == 0 {
-			return time.Time{}, err
-		}
-		return oldest(ctx, cl, topic, open)
+		return first, nil
 	}
+}
+
+func (c *Consumer) horizonOf(ctx context.Context, topic string) (time.Time, error) {
+	cl, err := kgo.NewClient(append(c.cfg.client().Options(),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())...)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer cl.Close()
+	open, err := uncommitted(ctx, kadm.NewClient(cl), c.cfg.Group, topic)
+	if err != nil || len(open) == 0 {
+		return time.Time{}, err
+	}
+	return oldest(ctx, cl, topic, open)
 }
 
 // span is what the group has not committed of a partition: from an offset up to before another.

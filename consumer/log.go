@@ -21,10 +21,25 @@ func logHooks(log *slog.Logger) record.Hooks {
 		OnReport:     record.LogReports(log),
 		OnDeadLetter: l.deadLetter,
 		OnHold:       l.hold,
+		OnBreaker:    func(i record.BreakerInfo) { logBreaker(log, i) },
 		OnClaim: func(i record.ClaimInfo) {
 			log.LogAttrs(context.Background(), slog.LevelInfo, "partition "+i.Event,
 				slog.String("topic", i.Topic), slog.Int("partition", int(i.Partition)))
 		},
+	}
+}
+
+// logBreaker warns of an outage once: as long as it lasts, each probe that fails opens the breaker anew.
+func logBreaker(log *slog.Logger, i record.BreakerInfo) {
+	switch {
+	case i.To == record.BreakerClosed:
+		log.Info("breaker closes", "dependency", i.Dependency, "open_for", i.Open.Round(time.Millisecond))
+	case i.To == record.BreakerHalfOpen:
+		log.Info("breaker is half open: one call probes", "dependency", i.Dependency)
+	case i.From == record.BreakerClosed:
+		log.Warn("breaker opens", "dependency", i.Dependency)
+	default:
+		log.Info("breaker stays open: the probe failed", "dependency", i.Dependency)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/dlq"
 	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/middleware"
 	"github.com/headrace/headrace/record"
 )
 
@@ -23,7 +24,11 @@ const succeeded = "none"
 var (
 	claimEvents  = []string{"assigned", "revoked", "lost", "stopped"}
 	groupResults = []string{"committed", "rolled_back", "unknown"}
-	dependencies = []string{fault.Database, fault.DeadLetterTopic}
+	// waits are what any route can wait for.
+	waits = []string{
+		fault.Database, fault.DeadLetterTopic, fault.Kafka, fault.Network,
+		middleware.RetryAfter, middleware.BusyElsewhere, middleware.Postponed, middleware.Flood, middleware.RouteStopped,
+	}
 	// latencies are from a hundred microseconds, a queued effect, to a minute and a half, past any sound timeout.
 	latencies = prometheus.ExponentialBuckets(0.0001, 4, 11)
 	batches   = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}
@@ -32,8 +37,11 @@ var (
 // metrics are one set of hooks. Every series that can be known at start is there from the start, at zero: an alert on
 // a rate must not miss the first dead letter because its series began at one.
 type metrics struct {
+	collected
+
 	records        *prometheus.CounterVec
 	recordTime     *prometheus.HistogramVec
+	replayed       *prometheus.CounterVec
 	attempts       *prometheus.CounterVec
 	attemptTime    *prometheus.HistogramVec
 	inbox          *prometheus.CounterVec
@@ -45,40 +53,49 @@ type metrics struct {
 	deadLetters    *prometheus.CounterVec
 	claims         *prometheus.CounterVec
 	reports        *prometheus.CounterVec
+	retention      *prometheus.GaugeVec
+	calls          *calls
 	reasons        []string
-	dependencies   []string
+	dependencies   []string // for which a route can hold
 	inboxAnswers   []string
 	attemptClasses []string
 }
 
-func newMetrics(routes []string) *metrics {
-	m := &metrics{
-		records:     counter("records_total", "Records by the outcome that became durable.", "route", "outcome"),
-		recordTime:  histogram("record_duration_seconds", "Time from a record's delivery to its outcome, waits included.", latencies, "route"),
-		attempts:    counter("attempts_total", "Attempts by outcome (succeeded, failed) and the class of the failure.", "route", "outcome", "class"),
-		attemptTime: histogram("attempt_duration_seconds", "Time of one attempt.", latencies, "route"),
-		inbox:       counter("inbox_answers_total", "Records by what the inbox answered: fresh, or the kind of hit.", "route", "answer"),
-		groups:      counter("commit_groups_total", "Group transactions by result.", "route", "result"),
-		groupRecords: histogram("commit_group_records", "Records that shared one group transaction.",
-			batches, "route"),
-		groupTime:   histogram("commit_group_duration_seconds", "Time of one group transaction.", latencies, "route"),
-		holding:     gauge("holding", "Records that wait at this moment for a dependency, their followers not counted.", "route", "dependency"),
-		holdSeconds: counter("hold_seconds_total", "Time that records have waited for a dependency.", "route", "dependency"),
-		deadLetters: counter("dead_letters_total", "Dead letters that the broker has confirmed, by reason.", "route", "reason"),
-		claims:      counter("claims_total", "Partitions assigned, revoked, lost and stopped.", "event"),
-		reports:     counter("reports_total", "Matters that an operator must know, by kind; each is a line in the log.", "kind"),
-		reasons:     reasonNames(), dependencies: dependencies, inboxAnswers: dedup.Answers, attemptClasses: classNames(),
-	}
-	for _, route := range routes {
-		m.preset(route)
+func newMetrics(specs []spec) *metrics {
+	m := &metrics{reasons: reasonNames(), inboxAnswers: dedup.Answers, attemptClasses: classNames()}
+	m.records = m.counter("records_total", "Records by the outcome that became durable.", "route", "outcome")
+	m.recordTime = m.histogram("record_duration_seconds", "Time from a record's delivery to its outcome, waits included.", latencies, "route")
+	m.replayed = m.counter("replayed_total", "Dead letters that were replayed, by their outcome; they are in records_total too.", "route", "outcome")
+	m.attempts = m.counter("attempts_total", "Attempts by outcome (succeeded, failed) and the class of the failure.", "route", "outcome", "class")
+	m.attemptTime = m.histogram("attempt_duration_seconds", "Time of one attempt.", latencies, "route")
+	m.inbox = m.counter("inbox_answers_total", "Records by what the inbox answered: fresh, or the kind of hit.", "route", "answer")
+	m.groups = m.counter("commit_groups_total", "Group transactions by result.", "route", "result")
+	m.groupRecords = m.histogram("commit_group_records", "Records that shared one group transaction.", batches, "route")
+	m.groupTime = m.histogram("commit_group_duration_seconds", "Time of one group transaction.", latencies, "route")
+	m.holding = m.gauge("holding", "Records that wait at this moment for a dependency, their followers not counted.", "route", "dependency")
+	m.holdSeconds = m.counter("hold_seconds_total", "Time that records have waited for a dependency.", "route", "dependency")
+	m.deadLetters = m.counter("dead_letters_total", "Dead letters that the broker has confirmed, by reason.", "route", "reason")
+	m.claims = m.counter("claims_total", "Partitions assigned, revoked, lost and stopped.", "event")
+	m.reports = m.counter("reports_total", "Matters that an operator must know, by kind; each is a line in the log.", "kind")
+	m.retention = m.gauge("topic_retention_seconds", "How long a topic that is read keeps its records, +Inf for ever.", "topic")
+	m.calls = newCalls(specs)
+	m.include(m.calls.collected)
+	m.dependencies = slices.Concat(waits, m.calls.names())
+	for _, s := range specs {
+		m.preset(s)
 	}
 	m.presetShared()
 	return m
 }
 
-func (m *metrics) preset(route string) {
+func (m *metrics) preset(s spec) {
+	route, holds := s.name, waits
+	if name := s.dependency(); name != "" {
+		holds = slices.Concat(waits, []string{name})
+	}
 	for _, o := range record.Outcomes {
 		m.records.WithLabelValues(route, o.String())
+		m.replayed.WithLabelValues(route, o.String())
 	}
 	m.attempts.WithLabelValues(route, "succeeded", succeeded)
 	for _, class := range m.attemptClasses {
@@ -86,9 +103,9 @@ func (m *metrics) preset(route string) {
 	}
 	presetEach(m.inbox, route, m.inboxAnswers)
 	presetEach(m.groups, route, groupResults)
-	presetEach(m.holdSeconds, route, m.dependencies)
+	presetEach(m.holdSeconds, route, holds)
 	presetEach(m.deadLetters, route, m.reasons)
-	for _, d := range m.dependencies {
+	for _, d := range holds {
 		m.holding.WithLabelValues(route, d)
 	}
 	for _, h := range []*prometheus.HistogramVec{m.recordTime, m.attemptTime, m.groupRecords, m.groupTime} {
@@ -121,11 +138,20 @@ func (m *metrics) hooks() record.Hooks {
 		OnHold:       m.onHold,
 		OnDeadLetter: m.onDeadLetter,
 		OnClaim:      m.onClaim,
+		OnCall:       m.calls.onCall,
+		OnBreaker:    m.calls.onBreaker,
 		OnReport:     m.onReport,
 	}
 }
 
+// onSettle leaves out what belongs to another route: it is outside of the ledger, and counted there.
 func (m *metrics) onSettle(i record.SettleInfo) {
+	if i.Outcome == record.Foreign {
+		return
+	}
+	if i.Replay {
+		m.replayed.WithLabelValues(i.Route, i.Outcome.String()).Inc()
+	}
 	m.records.WithLabelValues(i.Route, i.Outcome.String()).Inc()
 	m.recordTime.WithLabelValues(i.Route).Observe(i.Age.Seconds())
 }
@@ -171,46 +197,11 @@ func (m *metrics) onReport(r record.Report) {
 	m.reports.WithLabelValues(bounded(r.Kind, record.ReportKinds[:])).Inc()
 }
 
-// Describe and Collect make the set one collector, registered and unregistered as a whole.
-func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, c := range m.all() {
-		c.Describe(ch)
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (m *metrics) Collect(ch chan<- prometheus.Metric) {
-	for _, c := range m.all() {
-		c.Collect(ch)
-	}
-}
-
-func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{
-		m.records, m.recordTime, m.attempts, m.attemptTime, m.inbox, m.groups, m.groupRecords, m.groupTime,
-		m.holding, m.holdSeconds, m.deadLetters, m.claims, m.reports,
-	}
-}
-
 func bounded(value string, known []string) string {
 	if slices.Contains(known, value) {
 		return value
 	}
 	return other
-}
-
-func counter(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
-}
-
-func gauge(name, help string, labels ...string) *prometheus.GaugeVec {
-	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels)
-}
-
-func histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: namespace, Name: name, Help: help, Buckets: buckets,
-	}, labels)
 }
 
 func classNames() []string {

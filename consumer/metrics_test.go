@@ -22,7 +22,7 @@ import (
 // gathered is what a scrape shows of a consumer with one route, after the hooks were called.
 func gathered(t *testing.T, call func(record.Hooks)) *prometheus.Registry {
 	t.Helper()
-	m := newMetrics([]string{"post"})
+	m := newMetrics([]spec{{name: "post"}})
 	call(m.hooks())
 	reg := prometheus.NewPedanticRegistry()
 	require.NoError(t, reg.Register(m))
@@ -47,9 +47,9 @@ func TestMetrics(t *testing.T) {
 		t.Parallel()
 		reg := gathered(t, func(record.Hooks) {})
 		for name, series := range map[string]int{
-			"headrace_records_total": 5, "headrace_attempts_total": 7, "headrace_inbox_answers_total": 8,
-			"headrace_dead_letters_total": 8, "headrace_commit_groups_total": 3, "headrace_holding": 2,
-			"headrace_hold_seconds_total": 2, "headrace_claims_total": 4, "headrace_reports_total": len(record.ReportKinds),
+			"headrace_records_total": 5, "headrace_replayed_total": 5, "headrace_attempts_total": 7, "headrace_inbox_answers_total": 8,
+			"headrace_dead_letters_total": 8, "headrace_commit_groups_total": 3, "headrace_holding": 9,
+			"headrace_hold_seconds_total": 9, "headrace_claims_total": 4, "headrace_reports_total": len(record.ReportKinds),
 			"headrace_record_duration_seconds": 1, "headrace_attempt_duration_seconds": 1,
 			"headrace_commit_group_records": 1, "headrace_commit_group_duration_seconds": 1,
 		} {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headrace/headrace/dlq"
 	"github.com/headrace/headrace/kafka"
 )
 
@@ -16,39 +17,63 @@ func lifetime(t kafka.Topic) time.Duration {
 	return t.Retention
 }
 
+// keeping is for how long something can bring a record back.
+type keeping struct {
+	what string
+	kept time.Duration
+}
+
+// keepings are those of a route, of the topics that exist. A letter may be replayed for as long as its topic keeps it,
+// and what was replayed be delivered for as long as the replay topic does: replayed and effected -> two weeks later
+// replayed again -> two weeks later the group has lost its offsets and reads the replay topic from its start.
+func (c *Consumer) keepings(s spec, found topics) []keeping {
+	var ks []keeping
+	if t, exists := found[s.topic]; exists {
+		ks = append(ks, keeping{fmt.Sprintf("topic %q keeps", t.Name), lifetime(t)})
+	}
+	letters, exists := found[s.options.DeadLetterTopic]
+	if !exists {
+		return ks
+	}
+	replayed, exists := found[s.replay]
+	if !exists {
+		return append(ks, keeping{fmt.Sprintf("topic %q keeps", letters.Name), lifetime(letters)})
+	}
+	return append(ks, keeping{
+		fmt.Sprintf("topics %q and, after a replay, %q keep", letters.Name, replayed.Name),
+		together(lifetime(letters), lifetime(replayed)),
+	})
+}
+
+// together is one time after the other, for ever if one of them is.
+func together(a, b time.Duration) time.Duration {
+	if a < 0 || b < 0 {
+		return kafka.Forever
+	}
+	return add(a, b)
+}
+
 // retentionProblems finds topics that keep their records longer than the inbox would remember them.
 func (c *Consumer) retentionProblems(found topics) []Problem {
 	if c.cfg.InboxRetention <= 0 {
 		return nil // for ever, or derived from these very topics
 	}
+	told := map[string]bool{}
 	var ps []Problem
-	for _, name := range c.remembered() {
-		t, exists := found[name]
-		if kept := lifetime(t); exists && (kept < 0 || kept > c.cfg.InboxRetention) {
+	for _, s := range c.specs {
+		for _, k := range c.keepings(s, found) {
+			if told[k.what] || k.kept >= 0 && k.kept <= c.cfg.InboxRetention {
+				continue
+			}
+			told[k.what] = true
 			ps = append(ps, Problem{
-				What: fmt.Sprintf("InboxRetention %s is shorter than what topic %q keeps, %s: a record could come again after it is forgotten",
-					short(c.cfg.InboxRetention), name, forever(kept)),
-				Fix: fmt.Sprintf("raise InboxRetention to %s, leave it 0, or shorten the topic's retention.ms", forever(kept)),
+				What: fmt.Sprintf("InboxRetention %s is shorter than what %s, %s: a record could come again after it is forgotten",
+					short(c.cfg.InboxRetention), k.what, forever(k.kept)),
+				Fix: fmt.Sprintf("raise InboxRetention to %s, leave it 0, or shorten the retention.ms of what keeps them", forever(k.kept)),
 			})
 		}
 	}
 	return ps
-}
-
-// remembered are the topics whose records must not be forgotten: the sources and their dead letter topics, each once.
-func (c *Consumer) remembered() []string {
-	names := c.sources()
-	seen := map[string]bool{}
-	for _, n := range names {
-		seen[n] = true
-	}
-	for _, s := range c.specs {
-		if d := s.options.DeadLetterTopic; !seen[d] {
-			seen[d] = true
-			names = append(names, d)
-		}
-	}
-	return names
 }
 
 // retention is how long a route's rows stay in the inbox, 0 for ever.
@@ -57,14 +82,22 @@ func (c *Consumer) retention(s spec, found topics) time.Duration {
 		return max(c.cfg.InboxRetention, 0)
 	}
 	longest := time.Duration(0)
-	for _, name := range []string{s.topic, s.options.DeadLetterTopic} {
-		kept := lifetime(found[name])
-		if kept < 0 {
+	for _, k := range c.keepings(s, found) {
+		if k.kept < 0 {
 			return 0
 		}
-		longest = max(longest, kept)
+		longest = max(longest, k.kept)
 	}
-	return longest + retentionSlack
+	return add(longest, retentionSlack)
+}
+
+// inputs are the topics that the consumer reads: the sources and their replay topics, each once.
+func (c *Consumer) inputs() []string {
+	names := c.sources()
+	for _, source := range c.sources() {
+		names = append(names, dlq.ReplayTopic(source, c.cfg.Group))
+	}
+	return names
 }
 
 func forever(d time.Duration) string {

@@ -97,6 +97,7 @@ type Options struct {
 // spec is a route without its type.
 type spec struct {
 	kind, name, topic string
+	replay            string // the replay topic
 	options           Options
 	decode            func(*record.Record) error
 	call              *calling    // nil for a route that calls nobody
@@ -112,7 +113,7 @@ func (s spec) callTimeout() time.Duration {
 }
 
 // specsOf gives the routes without their types. One that is nil, or a nil pointer to one, has none.
-func specsOf(routes []AnyRoute) (specs []spec, ps []Problem) {
+func specsOf(group string, routes []AnyRoute) (specs []spec, ps []Problem) {
 	if len(routes) == 0 {
 		return nil, []Problem{{What: "there are no routes", Fix: "give New at least one Route"}}
 	}
@@ -121,7 +122,9 @@ func specsOf(routes []AnyRoute) (specs []spec, ps []Problem) {
 			ps = append(ps, Problem{What: fmt.Sprintf("route %d of %d is nil", i+1, len(routes)), Fix: "give one, or leave it out"})
 			continue
 		}
-		specs = append(specs, r.spec())
+		s := r.spec()
+		s.replay = dlq.ReplayTopic(s.topic, group)
+		specs = append(specs, s)
 	}
 	return specs, ps
 }

@@ -266,9 +266,10 @@ func TestStart(t *testing.T) {
 		err := r.ended()
 		var start *StartError
 		require.ErrorAs(t, err, &start)
-		require.Len(t, start.Problems, 3, err)
+		require.Len(t, start.Problems, 4, err)
 		require.ErrorContains(t, err, `topic "returns" of route "other"`)
 		require.ErrorContains(t, err, `dead letter topic "orders.dlq" of "orders": the dead letter topic does not exist`)
+		require.ErrorContains(t, err, `replay topic "orders.billing.replay" of "orders" does not exist`)
 		require.ErrorIs(t, err, dedup.ErrNoSchema)
 		require.ErrorContains(t, err, "set Config.Migrate")
 	})

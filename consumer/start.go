@@ -25,7 +25,7 @@ const startTimeout = 30 * time.Second
 func (c *Consumer) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errSilent)
 	defer cancel()
-	_, problems := c.lookAtBroker(ctx, c.checkDeadLetters)
+	_, problems := c.lookAtBroker(ctx, false)
 	return refuse(append(problems, c.lookAtDatabase(ctx, c.checkSchema)...))
 }
 
@@ -36,16 +36,15 @@ var errSilent = fmt.Errorf("no answer within %s", startTimeout)
 func (c *Consumer) prepare(ctx context.Context, open func(context.Context) error) (topics, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errSilent)
 	defer cancel()
-	ts, problems := c.lookAtBroker(ctx, c.createDeadLetters)
+	ts, problems := c.lookAtBroker(ctx, true)
 	return ts, refuse(append(problems, c.lookAtDatabase(ctx, open)...))
 }
 
-// topics are the source and dead letter topics that exist, by name.
+// topics are the source, dead letter and replay topics that exist, by name.
 type topics map[string]kafka.Topic
 
-// lookAtBroker finds what is wrong with the topics. letters sees to the dead letter topics of the source topics that
-// exist.
-func (c *Consumer) lookAtBroker(ctx context.Context, letters func(context.Context, *kafka.Admin, topics) []Problem) (topics, []Problem) {
+// lookAtBroker finds what is wrong with the topics. With create it creates those that are missing and that it may.
+func (c *Consumer) lookAtBroker(ctx context.Context, create bool) (topics, []Problem) {
 	admin, err := kafka.NewAdmin(c.cfg.client())
 	if err != nil {
 		return nil, []Problem{{What: "the Kafka client cannot be made", Err: err}}
@@ -63,8 +62,13 @@ func (c *Consumer) lookAtBroker(ctx context.Context, letters func(context.Contex
 			found[name] = t
 		}
 	}
+	letters := c.checkDeadLetters
+	if create {
+		letters = c.createDeadLetters
+	}
 	ps = append(ps, letters(ctx, admin, found)...)
 	c.lookUpLetters(ctx, admin, found)
+	ps = append(ps, c.lookAtReplayTopics(ctx, admin, found, create)...)
 	return found, append(ps, c.retentionProblems(found)...)
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 
 	"github.com/headrace/headrace/kafka"
 )
@@ -15,6 +16,7 @@ func validate(c Config, specs []spec) []Problem {
 	ps = append(ps, c.relations(specs)...)
 	ps = append(ps, outside("Config", c.bounds())...)
 	ps = append(ps, routesTogether(specs)...)
+	ps = append(ps, c.replayNames(specs)...)
 	for _, s := range specs {
 		ps = append(ps, s.problems()...)
 	}
@@ -53,7 +55,6 @@ func (c Config) missing() []Problem {
 	if c.Group == "" {
 		ps = append(ps, Problem{What: "Group is empty", Fix: "set Config.Group to the consumer group's name; the inbox remembers by it"})
 	}
-	ps = append(ps, unstorable("Group", c.Group)...)
 	if c.DB == nil {
 		ps = append(ps, Problem{What: "DB is nil", Fix: "set Config.DB to a pool of the database that the handlers write to"})
 	}
@@ -250,6 +251,10 @@ func warnings(c Config, specs []spec) []string {
 			ws = append(ws, fmt.Sprintf("route %q: AttemptTimeout %s + CommitReserve %s = %s exceeds DrainGrace %s: "+
 				"an attempt that needs all its time is cut off by a rebalance and done again",
 				s.name, short(s.options.AttemptTimeout), short(c.CommitReserve), short(need), short(c.DrainGrace)))
+		}
+		if strings.HasSuffix(s.topic, replaySuffix) {
+			ws = append(ws, fmt.Sprintf("route %q consumes %q, which is named as another consumer group's replay topic: "+
+				"if it is one, its records are dead letters of that group, which replays them for itself", s.name, s.topic))
 		}
 		if s.callTimeout() > c.DrainGrace {
 			ws = append(ws, fmt.Sprintf("route %q: CallTimeout %s exceeds DrainGrace %s: "+

@@ -2,7 +2,9 @@ package consumer
 
 import (
 	"context"
+	"maps"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -164,7 +166,23 @@ func TestNew_Refuses(t *testing.T) {
 		"NegativeRetention": {
 			func(c *Config, _ *Route[placed]) { c.InboxRetention = -time.Hour }, "InboxRetention is -1h",
 		},
-		"GroupWithAZeroByte": {func(c *Config, _ *Route[placed]) { c.Group = "a\x00b" }, `Group is "a\x00b", which Postgres cannot store`},
+		"GroupWithAZeroByte": {func(c *Config, _ *Route[placed]) { c.Group = "a\x00b" }, `Group "a\x00b" has '\x00', which no topic's name may have`},
+		"GroupThatCannotBePartOfATopic": {
+			func(c *Config, _ *Route[placed]) { c.Group = "billing/eu" },
+			`Group "billing/eu" has '/', which no topic's name may have: dead letters are replayed through "<topic>.billing/eu.replay"`,
+		},
+		"ReplayTopicWhoseNameIsTooLong": {
+			func(c *Config, _ *Route[placed]) { c.Group = strings.Repeat("g", 240) },
+			"has 254 characters, Kafka takes 249\n    fix: shorten the names of the topic and the Group together by 5",
+		},
+		"RouteOnTheGroupsOwnReplayTopic": {
+			func(_ *Config, r *Route[placed]) { r.Topic = "returns.billing.replay" },
+			`route "post" consumes "returns.billing.replay", a replay topic of its own consumer group`,
+		},
+		"DeadLettersIntoAReplayTopic": {
+			func(_ *Config, r *Route[placed]) { r.DeadLetterTopic = "orders.billing.replay" },
+			"what dies would come back at once, for ever",
+		},
 		"NameThatIsNotUTF8": {
 			func(_ *Config, r *Route[placed]) { r.Name = "a\xffb" },
 			`the Name of a route on topic "orders" is "a\xffb", which Postgres cannot store`,
@@ -242,6 +260,20 @@ func TestRetention(t *testing.T) {
 		made := c(t, 0)
 		require.Equal(t, 15*day, made.retention(made.specs[0], found))
 		require.Empty(t, made.retentionProblems(found))
+	})
+
+	// Replayed and effected -> two weeks later replayed again -> two weeks later delivered again.
+	t.Run("CountsAReplayOnTopOfTheDeadLetterTopic", func(t *testing.T) {
+		t.Parallel()
+		replayed := topics{"orders.billing.replay": {Name: "orders.billing.replay", Retention: 20 * day, CleanupPolicy: "delete"}}
+		maps.Copy(replayed, found)
+		made := c(t, 0)
+		require.Equal(t, 35*day, made.retention(made.specs[0], replayed))
+		problems := c(t, 33*day).retentionProblems(replayed)
+		require.Len(t, problems, 1)
+		require.Contains(t, problems[0].What,
+			`InboxRetention 792h is shorter than what topics "orders.dlq" and, after a replay, "orders.billing.replay" keep, 816h`)
+		require.Empty(t, c(t, 34*day).retentionProblems(replayed))
 	})
 
 	t.Run("IsForEverWhereATopicKeepsItsRecordsForEver", func(t *testing.T) {
