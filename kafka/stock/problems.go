@@ -1,0 +1,153 @@
+package stock
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/headrace/headrace/record"
+)
+
+// errorQuiet is how long Sarama must not have told of an error for it to be over: it tells of one that lasts about twice
+// a second.
+const errorQuiet = 10 * time.Second
+
+// place is where a problem is: partition -1 for the whole topic's member.
+type place struct {
+	topic     string
+	partition int32
+}
+
+// problem is why a partition, or a member, is not read as it should be.
+type problem struct {
+	kind string
+	err  error
+	last time.Time
+}
+
+func (p problem) hint() string {
+	switch p.kind {
+	case record.ReportOffsetOutOfRange:
+		return "the committed offset is not in the log any more, or not yet; this member reads nothing of the topic until the group's offset is set by hand"
+	case record.ReportTopicRecreated:
+		return "the topic was deleted and created again; this member reads nothing of it: check the group's offset, then restart"
+	case record.ReportCommitFailed:
+		return "what was done since the last commit may be delivered again, and finds its inbox row"
+	case record.ReportGroupError:
+		return "the member fell out of its consumer group and joins again; if it lasts, check permissions and the coordinator"
+	}
+	return "it is tried again, every 30 s at last"
+}
+
+// problems are those that stand. Each is reported once, when it begins.
+type problems struct {
+	mu sync.Mutex
+	at map[place]*problem
+}
+
+// add notes the problem and reports whether it is new.
+func (ps *problems) add(at place, p problem) bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	was := ps.at[at]
+	p.last = time.Now()
+	ps.at[at] = &p
+	return was == nil || was.kind != p.kind
+}
+
+// solve ends those of a topic.
+func (ps *problems) solve(topic string) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for at := range ps.at {
+		if at.topic == topic {
+			delete(ps.at, at)
+		}
+	}
+}
+
+// settle ends those that nobody has told of for a while; what check finds stands until it is solved.
+func (ps *problems) settle() {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for at, p := range ps.at {
+		if p.kind != record.ReportOffsetOutOfRange && p.kind != record.ReportTopicRecreated && time.Since(p.last) > errorQuiet {
+			delete(ps.at, at)
+		}
+	}
+}
+
+// kind is the standing problem's of a partition or its member, "" for none.
+func (ps *problems) kind(topic string, partition int32) string {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for _, at := range []place{{topic, partition}, {topic, -1}} {
+		if p := ps.at[at]; p != nil {
+			return p.kind
+		}
+	}
+	return ""
+}
+
+// err joins those that keep records from being read.
+func (ps *problems) err() error {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	var errs []error
+	for at, p := range ps.at {
+		switch {
+		case p.kind == record.ReportCommitFailed:
+		case at.partition < 0:
+			errs = append(errs, fmt.Errorf("%s: %s: %w", at.topic, p.kind, p.err))
+		default:
+			errs = append(errs, fmt.Errorf("%s/%d: %s: %w", at.topic, at.partition, p.kind, p.err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// trouble notes a problem and reports it if it is new.
+func (s *Subscriber) trouble(at place, p problem) {
+	if s.quitting() || !s.problems.add(at, p) {
+		return
+	}
+	offset := int64(-1)
+	var out *errOutOfRange
+	if errors.As(p.err, &out) {
+		offset = out.committed
+	}
+	s.cfg.Hooks.Report(record.Report{
+		Kind: p.kind, Topic: at.topic, Partition: at.partition, Offset: offset, Err: p.err, Hint: p.hint(),
+	})
+}
+
+// kindOf is what an operator is told of an error of Sarama's or of a look-up's.
+func kindOf(err error) string {
+	var out *errOutOfRange
+	switch {
+	case errors.As(err, &out), errors.Is(err, sarama.ErrOffsetOutOfRange):
+		return record.ReportOffsetOutOfRange
+	case isAny(err, commitErrors):
+		return record.ReportCommitFailed
+	}
+	return record.ReportPartitionError
+}
+
+// commitErrors come from commits alone as a rule: Sarama does not say what it was about.
+var commitErrors = []error{
+	sarama.ErrIllegalGeneration, sarama.ErrUnknownMemberId, sarama.ErrRebalanceInProgress, sarama.ErrFencedInstancedId,
+	sarama.ErrOffsetMetadataTooLarge, sarama.ErrInvalidCommitOffsetSize, sarama.ErrOffsetsLoadInProgress,
+	sarama.ErrConsumerCoordinatorNotAvailable, sarama.ErrNotCoordinatorForConsumer, sarama.ErrGroupAuthorizationFailed,
+}
+
+func isAny(err error, targets []error) bool {
+	for _, target := range targets {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}
