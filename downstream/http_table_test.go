@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	stdlog "log"
 	"net"
@@ -192,7 +193,7 @@ var httpTable = []httpLine{
 		name: "ResponseHeaderTimeout", serve: hang, class: fault.ClassAmbiguous, reads: 1,
 		prepare: func(_ *testing.T, tr *http.Transport, _ *server) { tr.ResponseHeaderTimeout = 50 * time.Millisecond },
 	},
-	{name: "ContextAfterTheRequest", serve: hang, timeout: 100 * time.Millisecond, class: fault.ClassAmbiguous, reads: 1},
+	{name: "ContextAfterTheRequest", serve: hang, timeout: 500 * time.Millisecond, class: fault.ClassAmbiguous, reads: 1},
 	{
 		name: "ClosedInTheStatusLine", class: fault.ClassAmbiguous, reads: 1,
 		serve: onRequest(func(c net.Conn) bool { _, _ = io.WriteString(c, "HTTP/1.1 20"); return false }),
@@ -285,7 +286,9 @@ func TestHTTPTable(t *testing.T) {
 			f := new(fault.Classifier).ClassifyCall(ctx, err)
 			require.Equal(t, l.class.String(), f.Class.String(), "%v by %q", err, f.Rule)
 			require.Equal(t, l.after, f.RetryAfter)
+			require.Eventually(t, func() bool { return s.reads.Load() >= l.reads }, 5*time.Second, time.Millisecond)
 			require.Equal(t, l.reads, s.reads.Load(), "requests that the server read; %v", err)
+			require.NotContains(t, f.Rule+fmt.Sprint(errors.Unwrap(err)), "secret")
 			if l.class == fault.ClassUnavailable {
 				require.Equal(t, "payments", f.Dependency)
 			}
