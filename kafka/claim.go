@@ -32,7 +32,7 @@ func (s *Source) newOwned(at tp, id uuid.UUID) *owned {
 	o.high.Store(-1)
 	o.Claim = claim.New(claim.Config{
 		Topic: at.topic, TopicID: id, Partition: at.partition, OnLow: s.room,
-	}, s.limit(at.topic, len(s.claims)+1))
+	}, s.limit(at.topic, s.cfg.MaxInFlightBytes/int64(len(s.claims)+1))) // until share
 	for _, r := range s.routes[at.topic] {
 		s.addLine(o, r)
 	}
@@ -72,10 +72,10 @@ func (s *Source) claimsOf(parts map[string][]int32) []*owned {
 	return some
 }
 
-// limit is one claim's share of memory if there are n: never nothing, because a claim that is full while it is empty is
+// limit is one claim's of which bytes are the share: never nothing, because a claim that is full while it is empty is
 // paused for ever. With Source.mu held.
-func (s *Source) limit(topic string, n int) claim.Limit {
-	l := claim.Limit{Records: s.cfg.MaxInFlight, Bytes: max(s.cfg.MaxInFlightBytes/int64(max(n, 1)), 1)}
+func (s *Source) limit(topic string, bytes int64) claim.Limit {
+	l := claim.Limit{Records: s.cfg.MaxInFlight, Bytes: max(bytes, 1)}
 	if l.Records > 0 {
 		return l
 	}
@@ -86,12 +86,34 @@ func (s *Source) limit(topic string, n int) claim.Limit {
 	return l
 }
 
-// share gives every claim its share of memory anew. With Source.mu held.
+// share gives every claim its share of memory anew. All claims of replay topics together have as much as one other: they
+// are empty nearly always, and would halve what the rest has. With Source.mu held.
 func (s *Source) share() {
+	replays := 0
+	for at := range s.claims {
+		if s.replays(at.topic) {
+			replays++
+		}
+	}
+	part := s.cfg.MaxInFlightBytes / int64(max(len(s.claims)-replays+min(replays, 1), 1))
 	for at, o := range s.claims {
-		o.SetLimit(s.limit(at.topic, len(s.claims)))
+		bytes := part
+		if s.replays(at.topic) {
+			bytes /= int64(replays)
+		}
+		o.SetLimit(s.limit(at.topic, bytes))
 	}
 	s.room()
+}
+
+// replays says whether a topic is read as a replay topic only. With Source.mu held.
+func (s *Source) replays(topic string) bool {
+	for _, r := range s.routes[topic] {
+		if !r.Line.Replay {
+			return false
+		}
+	}
+	return len(s.routes[topic]) > 0
 }
 
 // tell calls the claim hook.

@@ -80,8 +80,8 @@ type SourceConfig struct {
 	//
 	// Defaults to 20 times the largest MaxBatch of the topic's subscriptions, at least 2,000.
 	MaxInFlight int
-	// MaxInFlightBytes caps the same for the process, in bytes of memory; each claim has an equal share. One fetch of
-	// each partition may exceed it.
+	// MaxInFlightBytes caps the same for the process, in bytes of memory; each claim has an equal share, all claims
+	// of replay topics together that of one. One fetch of each partition may exceed it.
 	//
 	// Defaults to 64 MiB.
 	MaxInFlightBytes int64

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/headrace/headrace/kafka"
 )
@@ -18,6 +19,7 @@ func TestSource_Stats(t *testing.T) {
 		{"PartitionWithoutRecordsHasALag", partitionWithoutRecords},
 		{"DrainedPartitionHasALagBeforeItsFirstRecord", drainedPartition},
 		{"PausedPartitionsLagGrows", pausedPartition},
+		{"ReplayTopicsTakeNoMemoryFromTheRest", replayTopicsTakeNoMemory},
 		{"ARestartMakesWhatIsBehindNoYounger", behindSinceItWasWritten},
 	} {
 		t.Run(c.name, func(t *testing.T) { virtual(t, 1, c.run) })
@@ -70,6 +72,31 @@ func pausedPartition(w *world) {
 	w.produceMany(0, 20)
 	wait(time.Minute)
 	require.EqualValues(w.t, 25, w.stats(s).Lag)
+	require.NoError(w.t, s.Close())
+}
+
+func replayTopicsTakeNoMemory(w *world) {
+	_, err := kadm.NewClient(w.producer).CreateTopic(w.t.Context(), 4, 1, nil, "t.g.replay")
+	require.NoError(w.t, err)
+	s := w.source(func(c *kafka.SourceConfig) { c.MaxInFlightBytes = 100_000 })
+	w.subscribe(s)
+	_, err = s.Subscriber(kafka.Subscription{Replay: true}).Subscribe(w.t.Context(), "t.g.replay")
+	require.NoError(w.t, err)
+	wait(5 * time.Second)
+	w.produceMany(0, 80) // 400 bytes each and a little: more than a fifth, less than half
+	wait(5 * time.Second)
+	for _, st := range s.Stats() {
+		require.False(w.t, st.Paused, "%+v", st)
+	}
+	w.produceMany(0, 80)
+	wait(5 * time.Second)
+	paused := 0
+	for _, st := range s.Stats() {
+		if st.Paused {
+			paused++
+		}
+	}
+	require.Equal(w.t, 1, paused)
 	require.NoError(w.t, s.Close())
 }
 
