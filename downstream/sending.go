@@ -39,8 +39,9 @@ func (s *sending) trace() *httptrace.ClientTrace {
 }
 
 // gotConn stops what net/http's HTTP/2 would do by itself: send a request without a body again, up to six times, if the
-// server says that it did not run it. It may be too late to stop it, which is why only what has a key is stopped. Over
-// HTTP/1 what is not safe, to its knowledge, is sent again only if nothing was written at all.
+// server says that it did not run it. It looks at the context under the lock that it writes headers with, so what is
+// stopped here is not sent. Over HTTP/1 what is not safe, to its knowledge, is sent again only if nothing was written at
+// all, and a connection that is stopped is closed before RoundTrip returns, so that wrote is the truth.
 func (s *sending) gotConn(info httptrace.GotConnInfo) {
 	again := s.wrote.Swap(false)
 	switch {
