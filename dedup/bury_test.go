@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/headrace/headrace/fault"
@@ -22,14 +23,17 @@ func (b *workbench) bury(r *record.Record, reason string) Answer {
 	return answer
 }
 
+var replayTopicID = uuid.MustParse("0b7f5c53-7a57-4a4e-8c62-6c5e6c0c2a55")
+
 // replay is r as it comes from the replay topic, at an offset of its own.
 func replay(o *owner, r *record.Record, offset int64) *record.Record {
 	again := &record.Record{
-		Topic: "orders.billing.replay", TopicID: topicID, Partition: 9, Offset: offset, Value: r.Value, Replay: true,
-		Headers: append([]record.Header{{Key: IDHeader, Value: ReplayID(r.Identity)}}, r.Headers...),
+		Topic: "orders.billing.replay", TopicID: replayTopicID, Partition: 9, Offset: offset, Value: r.Value, Replay: true,
+		Headers: r.Headers,
 	}
 	again.Bind(o, o.soft, r.Domain())
-	if err := Identify(again, Header("id")); err != nil {
+	of := ReplayOf{ID: r.Identity.ID, Key: r.Identity.Key, TopicID: r.TopicID, Partition: r.Partition, Offset: r.Offset}
+	if err := IdentifyReplay(again, of, Header("id")); err != nil {
 		panic(err)
 	}
 	return again

@@ -18,22 +18,6 @@ import (
 	"github.com/headrace/headrace/record"
 )
 
-// IDHeader carries the identity of a record in the replay topic, as ReplayID writes it. It is believed there only:
-// anywhere else a producer could forge it.
-const IDHeader = "headrace-id"
-
-// ReplayID is the value of IDHeader for a record that was known by id: a replay is the same record, also where its
-// identity is its first coordinates.
-func ReplayID(id record.Identity) []byte { return []byte(id.Key.String() + " " + id.ID) }
-
-func parseReplayID(v []byte) (record.Identity, bool) {
-	key, id, ok := strings.Cut(string(v), " ")
-	if !ok || id == "" || len(id) > maxID || !isUUID(key) {
-		return record.Identity{}, false
-	}
-	return record.Identity{ID: id, Key: uuid.MustParse(key)}, true
-}
-
 // maxID bounds an identity in bytes: it travels in headers and logs.
 const maxID = 1024
 
@@ -139,26 +123,29 @@ func DefaultIdentity() []Resolver { return []Resolver{CloudEvents(), WatermillUU
 // finds an identity decides; none makes it the record's coordinates, which recognise a redelivery but no producer's
 // duplicate. An identity that cannot be read is an error and leaves the coordinates too: under them the record is dead.
 //
-// A record of the replay topic keeps the identity that IDHeader says. The nil UUID, which a careless producer gives to
-// all its records, is no identity.
+// The nil UUID, which a careless producer gives to all its records, is no identity. A record of the replay topic is
+// IdentifyReplay's: here it would be known by where its letter was replayed to.
 func Identify(r *record.Record, chain ...Resolver) error {
-	place := placeOf(r)
+	return identify(r, here(r), chain)
+}
+
+// identify falls back on spot, where the record was first read. What it is at, for its coordinates, is always here.
+func identify(r *record.Record, spot spot, chain []Resolver) error {
 	id, err := resolve(r, chain)
 	if id.ID == "" {
-		id = record.Identity{ID: place.text(r), Key: place.key, FromCoordinates: true}
+		id = record.Identity{ID: spot.String(), Key: spot.place().key, FromCoordinates: true}
 	}
-	id.ValueHash, id.Coordinates = HashValue(r.Value), place.hash
-	r.Identity = id
+	r.Identity = delivered(r, id)
 	return err
 }
 
+// delivered completes an identity with what is of this delivery.
+func delivered(r *record.Record, id record.Identity) record.Identity {
+	id.ValueHash, id.Coordinates = HashValue(r.Value), placeOf(r).hash
+	return id
+}
+
 func resolve(r *record.Record, chain []Resolver) (record.Identity, error) {
-	if r.Replay {
-		v, _ := r.Header(IDHeader)
-		if id, ok := parseReplayID(v); ok {
-			return id, nil
-		}
-	}
 	for _, find := range chain {
 		id, ok, err := ask(find, r)
 		switch {
@@ -227,17 +214,28 @@ type place struct {
 	key  uuid.UUID
 }
 
-func placeOf(r *record.Record) place {
+func placeOf(r *record.Record) place { return here(r).place() }
+
+// spot is where a record was read.
+type spot struct {
+	topic     uuid.UUID
+	partition int32
+	offset    int64
+}
+
+func here(r *record.Record) spot { return spot{r.TopicID, r.Partition, r.Offset} }
+
+func (s spot) place() place {
 	const tag = "headrace coordinates"
 	var b [len(tag) + 16 + 4 + 8]byte
 	n := copy(b[:], tag)
-	n += copy(b[n:], r.TopicID[:])
-	binary.BigEndian.PutUint32(b[n:], uint32(r.Partition))
-	binary.BigEndian.PutUint64(b[n+4:], uint64(r.Offset))
+	n += copy(b[n:], s.topic[:])
+	binary.BigEndian.PutUint32(b[n:], uint32(s.partition))
+	binary.BigEndian.PutUint64(b[n+4:], uint64(s.offset))
 	sum := sha256.Sum256(b[:])
 	return place{int64(binary.BigEndian.Uint64(sum[:8])), uuidV8(sum[8:24])}
 }
 
-func (place) text(r *record.Record) string {
-	return r.TopicID.String() + "/" + strconv.Itoa(int(r.Partition)) + "/" + strconv.FormatInt(r.Offset, 10)
+func (s spot) String() string {
+	return s.topic.String() + "/" + strconv.Itoa(int(s.partition)) + "/" + strconv.FormatInt(s.offset, 10)
 }

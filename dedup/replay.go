@@ -1,0 +1,42 @@
+package dedup
+
+import (
+	"github.com/google/uuid"
+
+	"github.com/headrace/headrace/record"
+)
+
+// ReplayOf is what a dead letter's envelope says of the record that died.
+type ReplayOf struct {
+	// ID is the identity's text, "" where that is Key's.
+	ID string
+	// Key is the identity as the inbox stores it, the nil UUID for a letter of another system, which knows none.
+	Key uuid.UUID
+	// TopicID, Partition and Offset are where the record was first read. The nil UUID: nobody knows.
+	TopicID   uuid.UUID
+	Partition int32
+	Offset    int64
+}
+
+// IdentifyReplay is Identify for a record of the replay topic, which keeps the identity of the record that died, also
+// where that was its coordinates: so it takes over that one's dead row, and a letter that is replayed twice has one
+// effect. Call it with the original headers on r.
+//
+// Where the envelope knows no identity, chain finds one or the coordinates of the first reading are it; where it does not
+// know these either, those of r are, and only then a letter that is replayed twice is two records.
+func IdentifyReplay(r *record.Record, of ReplayOf, chain ...Resolver) error {
+	first := spot{of.TopicID, of.Partition, of.Offset}
+	if of.TopicID == uuid.Nil {
+		// It says nothing: all letters that lack it would be one record, and have one effect between them.
+		first = here(r)
+	}
+	if of.Key == uuid.Nil {
+		return identify(r, first, chain)
+	}
+	id := record.Identity{ID: of.ID, Key: of.Key, FromCoordinates: of.Key == first.place().key}
+	if id.ID == "" || len(id.ID) > maxID {
+		id.ID = id.Key.String()
+	}
+	r.Identity = delivered(r, id)
+	return nil
+}
