@@ -27,12 +27,12 @@ type bed struct {
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	return newBedOn(t, kafkatest.Fake(t).ListenAddrs())
+	return newBedOn(t, kafkatest.Fake(t).ListenAddrs(), "orders", "orders.dlq", "orders.billing.replay")
 }
 
-func newBedOn(t *testing.T, brokers []string) *bed {
+func newBedOn(t *testing.T, brokers []string, topics ...string) *bed {
 	t.Helper()
-	for _, topic := range []string{"orders", "orders.dlq", "orders.billing.replay"} {
+	for _, topic := range topics {
 		kafkatest.CreateTopic(t, brokers, topic, 4)
 	}
 	return &bed{

@@ -81,7 +81,7 @@ func (f *listFlags) list(ctx context.Context, s streams) error {
 	if err := printTable(s, rows); err != nil {
 		return err
 	}
-	fmt.Fprintln(s.err, footer(f.topic, counts, len(rows), snapshot))
+	fmt.Fprintln(s.err, footer(f.topic, counts, rows, snapshot))
 	return nil
 }
 
@@ -119,8 +119,12 @@ func printTable(s streams, rows []row) error {
 		header: []string{"LETTER", "ORIGIN", "FAILED", "REASON", "ROUTE", "TRIES", "REPLAYS", "STATE", "KEY", "ERROR"},
 		right:  map[string]bool{"TRIES": true, "REPLAYS": true},
 	}
+	_, one := onlyGroup(rows)
 	for _, r := range rows {
 		env := r.e.Envelope
+		if one {
+			env.Group = ""
+		}
 		t.add(
 			letterCell(r.e), originCell(env.Origin), moment(r.e.Failed()), why(r.e), routeCell(env),
 			numberCell(env.Attempts), numberCell(env.Replays), string(r.outcome),
@@ -128,6 +132,17 @@ func printTable(s streams, rows []row) error {
 		)
 	}
 	return t.compact().write(s.out, s.width)
+}
+
+// onlyGroup is the consumer group of all rows, if they have one: there is no need to repeat it in each.
+func onlyGroup(rows []row) (group string, one bool) {
+	group = rows[0].e.Envelope.Group
+	for _, r := range rows {
+		if r.e.Envelope.Group != group {
+			return "", false
+		}
+	}
+	return group, true
 }
 
 // maxMessage is as much of an error as the widest terminal shows.
@@ -139,8 +154,8 @@ func originCell(c dlq.Coordinates) string { return dlq.Escape([]byte(c.String())
 
 // routeCell is for whom the record is dead: a topic may hold the letters of several groups.
 func routeCell(env dlq.Envelope) string {
-	if env.Group == "" && env.Route == "" {
-		return ""
+	if env.Group == "" {
+		return dlq.Escape([]byte(env.Route), maxCell)
 	}
 	return dlq.Escape([]byte(env.Group+"/"+env.Route), maxCell)
 }
@@ -153,17 +168,24 @@ func numberCell(n int) string {
 	return strconv.Itoa(n)
 }
 
-// footer counts what matched, and says what is not shown.
-func footer(topic string, counts tally, shown int, snapshot dlq.Snapshot) string {
+// footer counts what matched, and says what the table does not.
+func footer(topic string, counts tally, rows []row, snapshot dlq.Snapshot) string {
 	n := total(counts)
 	if n == 0 {
-		return fmt.Sprintf("no letter of %s matches, of %s", topic, plural(snapshot.Records-snapshot.Repeated, "letter"))
+		return noneMatches(topic, snapshot)
 	}
 	line := fmt.Sprintf("%s: %s", plural(n, "letter"), counts)
-	if int64(shown) < n {
-		line += fmt.Sprintf(" (the newest %d are shown, --limit 0 shows all)", shown)
+	if group, one := onlyGroup(rows); one && group != "" {
+		line += "; consumer group " + dlq.Escape([]byte(group), maxCell)
+	}
+	if int64(len(rows)) < n {
+		line += fmt.Sprintf("; the newest %d are shown, --limit 0 shows all", len(rows))
 	}
 	return line
+}
+
+func noneMatches(topic string, snapshot dlq.Snapshot) string {
+	return fmt.Sprintf("no letter of %s matches, of %s", topic, plural(snapshot.Records-snapshot.Repeated, "letter"))
 }
 
 func plural(n int64, what string) string {

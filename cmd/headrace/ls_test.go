@@ -97,7 +97,7 @@ LETTER  ORIGIN        FAILED                REASON       ROUTE                 T
 		r := b.ok("dlq", "ls", "--topic", "orders.dlq", "--limit", "3")
 		require.Len(t, lines(r.out), 4)
 		require.Contains(t, lines(r.out)[3], "orders/1/19")
-		require.Equal(t, "20 letters: 20 exhausted (the newest 3 are shown, --limit 0 shows all)\n", r.err)
+		require.Equal(t, "20 letters: 20 exhausted; consumer group billing; the newest 3 are shown, --limit 0 shows all\n", r.err)
 	})
 
 	t.Run("NothingIsSaidOutLoud", func(t *testing.T) {

@@ -130,7 +130,7 @@ func (f *replayFlags) explain(err error) error {
 // printSummary says what became of the letters, a line each.
 func printSummary(s streams, f *replayFlags, sum dlq.Summary) {
 	if sum.Matched == 0 {
-		fmt.Fprintf(s.err, "no letter of %s matches, of %s\n", f.topic, plural(sum.Snapshot.Records-sum.Snapshot.Repeated, "letter"))
+		fmt.Fprintln(s.err, noneMatches(f.topic, sum.Snapshot))
 		return
 	}
 	sent := "sent"

@@ -185,7 +185,7 @@ func TestReplay_OneUnsendableLetterOfAHundredLeavesTheOthersSent(t *testing.T) {
 	brokers := kafkatest.Fake(t).ListenAddrs()
 	kafkatest.CreateTopic(t, brokers, "narrow", 1)
 	kafkatest.CreateTopic(t, brokers, "narrow.billing.replay", 1, "max.message.bytes", "20000")
-	b := newBedOn(t, brokers)
+	b := newBedOn(t, brokers, "orders.dlq")
 	noise := make([]byte, 50_000)
 	_, _ = rand.Read(noise)
 	for i := range 100 {
@@ -211,7 +211,7 @@ func TestReplay_EndsAlthoughNewLettersKeepComing(t *testing.T) {
 	t.Run("WhileItRuns", func(t *testing.T) {
 		t.Parallel()
 		fake := kafkatest.Fake(t)
-		b := newBedOn(t, fake.ListenAddrs())
+		b := newBedOn(t, fake.ListenAddrs(), "orders", "orders.dlq", "orders.billing.replay")
 		b.buryMany(600) // more than a batch: it sends before it has read them all
 		var begun atomic.Bool
 		fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
@@ -257,7 +257,7 @@ func TestReplay_StoppedBySignalTellsWhatWasSent(t *testing.T) {
 	t.Run("WhileSending", func(t *testing.T) {
 		t.Parallel()
 		fake := kafkatest.Fake(t)
-		b := newBedOn(t, fake.ListenAddrs())
+		b := newBedOn(t, fake.ListenAddrs(), "orders", "orders.dlq", "orders.billing.replay")
 		b.buryMany(1200)
 		ctx, stop := context.WithCancelCause(t.Context())
 		requests := 0

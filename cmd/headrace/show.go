@@ -111,7 +111,7 @@ func (f *showFlags) only(ctx context.Context, cfg dlq.ReadConfig) (*dlq.Entry, e
 		return nil, topicError(f.topic, err)
 	case found == nil:
 		return nil, &failure{
-			err:  fmt.Errorf("no letter of %s matches, of %s", f.topic, plural(snapshot.Records-snapshot.Repeated, "letter")),
+			err:  errors.New(noneMatches(f.topic, snapshot)),
 			hint: "list what is there with 'headrace dlq ls --topic " + f.topic + "'; a record that died again stands in its latest letter only",
 		}
 	}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/record"
+)
+
+var update = flag.Bool("update", false, "write what the commands print into docs/operations.md")
+
+const operations = "../../docs/operations.md"
+
+// varying is what differs from run to run: times and ids.
+var varying = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+
+// The commands in the documentation are run as they stand there, in their order, on a consumer that runs; what they
+// print is what stands there. -update writes it.
+func TestDocs_CommandsPrintWhatTheySay(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(operations)
+	require.NoError(t, err)
+	w := nightWorld(t)
+	out, commands := regexp.MustCompile("(?s)```console\n(.*?)```").ReplaceAllStringFunc, 0
+	got := out(string(page), func(block string) string {
+		var b strings.Builder
+		for _, line := range lines(block) {
+			if command, ok := strings.CutPrefix(line, "$ headrace "); ok {
+				commands++
+				b.WriteString(line + "\n" + w.transcript(strings.Fields(command)))
+			}
+		}
+		return "```console\n" + b.String() + "```"
+	})
+	require.GreaterOrEqual(t, commands, 5)
+	if *update {
+		require.NoError(t, os.WriteFile(operations, []byte(got), 0o600))
+		return
+	}
+	require.Equal(t, varying.ReplaceAllString(string(page), "…"), varying.ReplaceAllString(got, "…"))
+}
+
+// nightWorld is a consumer whose orders have died while payments was away.
+func nightWorld(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.start()
+	w.die("order-17", "down")
+	w.die("order-18", "unknown")
+	w.order("order-19", []byte(`{"id": order-19}`))
+	require.Equal(t, record.Dead, w.next().Outcome)
+	w.die("order-20", "down")
+	w.healthy.Store(true) // somebody has seen to it; what follows is the documentation's
+	return w
+}
+
+// transcript is what a command prints, on whatever stream. A replay is waited for until the consumer is done with it.
+func (w *world) transcript(args []string) string {
+	w.t.Helper()
+	r := w.ok(args...)
+	if m := regexp.MustCompile(`(?m)^sent +(\d+)`).FindStringSubmatch(r.out); m != nil {
+		for range len(w.replayed()) - int(w.seen.Load()) {
+			require.True(w.t, w.next().Replay)
+			w.seen.Add(1)
+		}
+	}
+	return r.out + r.err
+}
+
+// What the documentation says of a reason is what 'show' says.
+func TestDocs_ReasonsAreExplainedInTheSameWords(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(operations)
+	require.NoError(t, err)
+	for _, reason := range dlq.Reasons {
+		a := advised[reason]
+		require.NotEmpty(t, a.action, reason)
+		require.Contains(t, string(page), "| `"+string(reason)+"` | "+a.meaning+" | "+a.action+" |\n")
+	}
+}
+
+// Every command line in the documentation names commands and flags that exist.
+func TestDocs_CommandLinesParse(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{operations, "../../README.md"} {
+		page, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, m := range regexp.MustCompile("(?m)^(?:\\$ |    )?headrace (?:dlq|migrate) .*$|`headrace (?:dlq|migrate) [^`]*`").FindAllString(string(page), -1) {
+			requireParses(t, strings.Trim(m, "` $"))
+		}
+	}
+}
