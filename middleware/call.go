@@ -20,7 +20,8 @@ type CallInbox interface {
 	// Look says what the inbox knows of rs already, in their order; it inserts nothing. dedup.Fresh is nothing.
 	Look(ctx context.Context, rs []*record.Record) ([]dedup.Answer, error)
 	// Enter guards one call: a record that may be taking its process down runs alone in this process, with a durable
-	// mark; others share. leave must be called. Its errors are those of Effects.Run.
+	// mark; others share. leave must be called once the call has returned, also one that was given up. Its errors are
+	// those of Effects.Run.
 	Enter(ctx context.Context, r *record.Record) (leave func(), err error)
 }
 

@@ -36,11 +36,9 @@ func (c *calling) call(r *record.Record) error {
 		return err
 	}
 	defer p.leave()
-	leave, err := c.rt.Call.Inbox.Enter(c.msg.Context(), r)
-	if err != nil {
+	if err := c.enter(r, p); err != nil {
 		return err
 	}
-	defer leave()
 	if c.over.Load() || r.Ending() { // it may have waited for long
 		return record.ErrNotRun
 	}
@@ -56,8 +54,8 @@ func (c *calling) admit(gate *downstream.Gate) (downstream.Pass, bool) {
 	return gate.TryEnter()
 }
 
-// place is one of the dependency's MaxConcurrent. A call that is stuck takes it along: otherwise each try would leave
-// one more goroutine behind that nobody can end.
+// place is one of the dependency's MaxConcurrent, with the turn that the inbox gave. A call that is stuck takes them
+// along: otherwise each try would leave one more goroutine behind that nobody can end.
 type place struct {
 	release func()
 	lent    bool // to the stuck call's goroutine; touched by the worker only
@@ -79,6 +77,20 @@ func (c *calling) place(dep *downstream.Dependency) (*place, error) {
 		return nil, context.Cause(ctx)
 	}
 	return nil, record.ErrNotRun
+}
+
+// enter has the inbox guard the call. It comes last of what may be waited for: the turn that it gives keeps others waiting.
+func (c *calling) enter(r *record.Record, p *place) error {
+	leave, err := c.rt.Call.Inbox.Enter(c.msg.Context(), r)
+	if err != nil {
+		return err
+	}
+	release := p.release
+	p.release = func() {
+		leave()
+		release()
+	}
+	return nil
 }
 
 // refused is what stands on a record that was not let in.

@@ -33,6 +33,7 @@ type calling struct {
 
 	todo, back chan *file
 	over       atomic.Bool // call nobody any more
+	started    int         // workers
 	workers    sync.WaitGroup
 }
 
@@ -54,15 +55,12 @@ func (c *calling) run(rs []*record.Record) {
 	}
 	files := split(rs)
 	c.todo, c.back = make(chan *file, len(files)), make(chan *file, len(files))
-	for _, f := range files {
-		c.step(f)
-	}
 	// Deferred: a panic or runtime.Goexit inside of this layer must not give records back that workers still write to.
 	defer c.workers.Wait()
 	defer close(c.todo)
 	defer c.over.Store(true)
-	for range min(c.out, max(c.rt.Call.Dependency.Config().MaxConcurrent, 1)) {
-		c.workers.Go(c.work)
+	for _, f := range files {
+		c.step(f)
 	}
 	for len(c.ready)+c.out > 0 {
 		c.collect()
@@ -129,6 +127,10 @@ func (c *calling) step(f *file) {
 	case len(f.rs) > 0:
 		c.out++
 		c.todo <- f // has room for all
+		if c.started < min(c.out, c.rt.Call.Dependency.Config().MaxConcurrent) {
+			c.started++
+			c.workers.Go(c.work)
+		}
 	}
 }
 

@@ -30,6 +30,9 @@ type fakeInbox struct {
 	commit func(rs []*record.Record) error
 	// bury may fail before the row is written.
 	bury func(r *record.Record) error
+	// look may fail before the inbox answers, enter before a call is let in.
+	look  func() error
+	enter func(r *record.Record) error
 
 	queue   chan *submission
 	mu      sync.Mutex
@@ -37,6 +40,8 @@ type fakeInbox struct {
 	effects map[int64]int // by offset
 	groups  int
 	ran     int
+	looked  int // records that Look was asked about
+	calling int // calls between Enter and leave
 }
 
 type submission struct {
@@ -53,6 +58,7 @@ func newInbox(writers, maxGroup int) *fakeInbox {
 		timeout: 5 * time.Second, queue: make(chan *submission),
 		rows: map[uuid.UUID]row{}, effects: map[int64]int{},
 		commit: func([]*record.Record) error { return nil }, bury: func(*record.Record) error { return nil },
+		look: func() error { return nil }, enter: func(*record.Record) error { return nil },
 	}
 	for range writers {
 		go func() {
@@ -142,6 +148,60 @@ func (in *fakeInbox) one(s *submission, r *record.Record) (record.Outcome, error
 }
 
 // attempt runs the handler on a goroutine of its own, so that runtime.Goexit ends an attempt and no writer.
+func (in *fakeInbox) Look(ctx context.Context, rs []*record.Record) ([]dedup.Answer, error) {
+	if err := in.look(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.looked += len(rs)
+	answers := make([]dedup.Answer, len(rs))
+	for i, r := range rs {
+		answers[i] = in.answer(r)
+	}
+	return answers, nil
+}
+
+func (in *fakeInbox) answer(r *record.Record) dedup.Answer {
+	was, seen := in.rows[r.Identity.Key]
+	switch own := was.coordinates == r.Identity.Coordinates; {
+	case !seen:
+		return dedup.Fresh
+	case was.outcome == record.Dead && r.Replay:
+		return dedup.DeadReplay
+	case own && was.outcome == record.Dead:
+		return dedup.DeadOwn
+	case own && was.outcome == record.Skipped:
+		return dedup.OwnSkipped
+	case own:
+		return dedup.Own
+	}
+	return dedup.Duplicate
+}
+
+func (in *fakeInbox) Enter(_ context.Context, r *record.Record) (leave func(), err error) {
+	if err := in.enter(r); err != nil {
+		return nil, err
+	}
+	in.count(1)
+	return func() { in.count(-1) }, nil
+}
+
+func (in *fakeInbox) count(n int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.calling += n
+}
+
+func (in *fakeInbox) inCalls() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.calling
+}
+
 func (in *fakeInbox) attempt(s *submission, r *record.Record) error {
 	ctx, cancel := context.WithTimeout(s.ctx, in.timeout)
 	defer cancel()
