@@ -196,13 +196,13 @@ func (in *Inbox) joined() bool {
 	return true
 }
 
-// takeBack deletes rows in a transaction of its own. It tries for as long as a restart of the database takes: the rows
+// takeBack takes rows back in a transaction of its own. It tries for as long as a restart of the database takes: the rows
 // stand for effects that do not exist.
-func (in *Inbox) takeBack(consumer int32, ids string) (err error) {
+func (in *Inbox) takeBack(consumer int32, ids, coords string) (err error) {
 	const tries = 30
 	for range tries {
 		ctx, cancel := context.WithTimeout(context.Background(), acquireTimeout)
-		_, err = in.pool.Exec(ctx, takeBackSQL, consumer, ids)
+		_, err = in.pool.Exec(ctx, escapedSQL, consumer, ids, coords)
 		cancel()
 		if err == nil || isServerError(err) {
 			return err

@@ -183,15 +183,21 @@ func (g *group) readVerdicts(ctx context.Context) error {
 }
 
 // takeOver makes a dead row the replayed record's, in its own transaction. A replay in company waits until it is alone.
+// The savepoint moves behind it: what the handler did may be undone to there, and the row still is the replay's.
 func (g *group) takeOver(ctx context.Context) error {
 	e := g.alone()
 	if e == nil || e.answer != DeadReplay {
 		return nil
 	}
 	tag, err := g.conn.Exec(ctx, takeOverSQL, g.rt.consumer, e.r.Identity.Key.String(), e.r.Identity.Coordinates)
-	if err == nil && tag.RowsAffected() == 0 {
+	switch {
+	case err != nil:
+		return err
+	case tag.RowsAffected() == 0:
 		e.answer = unseen // another replay was faster: ask again
+		return nil
 	}
+	_, err = g.conn.Exec(ctx, moveSavepoint)
 	return err
 }
 

@@ -49,6 +49,17 @@ where consumer_id = $1::int and message_id = $2::text::uuid and state = 2 and co
 
 const takeBackSQL = `delete from headrace.inbox where consumer_id = $1::int and message_id = any($2::text::uuid[])`
 
+// escapedSQL takes back what a transaction left that its handler has ended: the rows of these records, if they are there,
+// but not what another delivery has made of their identities. A row that a replay took over is dead again.
+const escapedSQL = `with mine as (
+	select u.id, u.co from unnest($2::text::uuid[], $3::text::bigint[]) u(id, co)
+), dead as (
+	update headrace.inbox i set state = 2, coordinates = i.original, original = null from mine
+	where i.consumer_id = $1::int and i.message_id = mine.id and i.coordinates = mine.co and i.original is not null
+)
+delete from headrace.inbox i using mine
+where i.consumer_id = $1::int and i.message_id = mine.id and i.coordinates = mine.co and i.original is null and i.state <> 2`
+
 const skipSQL = `update headrace.inbox set state = 1 where consumer_id = $1::int and message_id = any($2::text::uuid[])`
 
 const busySQL = `select headrace.inbox_busy($1::int, $2::text::uuid[], $3::int)::text`

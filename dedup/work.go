@@ -382,7 +382,7 @@ func (g *group) escape(e *entry) verdict {
 	})
 	g.disconnect()
 	ids := g.rows(func(x *entry) bool { return x.mode != done })
-	if err := g.rt.in.takeBack(g.rt.consumer, ids); err != nil {
+	if err := g.rt.in.takeBack(g.rt.consumer, ids, array(g.w.cols.coords)); err != nil {
 		g.rt.in.report(record.Report{
 			Kind: record.ReportTransactionEnded, Route: g.rt.cfg.Name, Topic: e.r.Topic, Partition: e.r.Partition, Offset: e.r.Offset,
 			Err:  err,
