@@ -166,6 +166,18 @@ func TestEnvelope(t *testing.T) {
 		require.Equal(t, "r", env.Route)
 	})
 
+	t.Run("AnIdentityIsWholeOrAbsent", func(t *testing.T) {
+		t.Parallel()
+		for size, want := range map[int]int{0: 0, 1: 1, 1024: 1024, 1025: 0, 1 << 20: 0} {
+			env, _, ok := dlq.Decode([]record.Header{{Key: "headrace-id", Value: bytes.Repeat([]byte("x"), size)}, {Key: dlq.MarkHeader, Value: []byte("1")}})
+			require.True(t, ok)
+			require.Len(t, env.ID, want)
+		}
+		plain := full()
+		plain.ID = ""
+		require.Len(t, plain.Append(nil), len(full().Append(nil))-1, "left out where the message id says it")
+	})
+
 	t.Run("CoordinatesReadAsAPath", func(t *testing.T) {
 		t.Parallel()
 		require.Equal(t, "orders/3/4711", full().Origin.String())

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// batchLetters and batchBytes bound what is in flight.
+	// batchLetters and batchBytes bound what is in flight, and in memory.
 	batchLetters = 500
 	batchBytes   = 4 << 20
 	// lastWords is how long the batch in flight may take to be confirmed when the replay is to end: what is confirmed
@@ -71,7 +71,7 @@ func (r *replayer) take(ctx context.Context, e *Entry) error {
 		}
 	}
 	r.batch = append(r.batch, p)
-	r.bytes += p.rec.Size()
+	r.bytes += kafka.ProducerRecord{Key: e.Key, Value: e.Value, Headers: e.Headers}.Size()
 	if len(r.batch) >= batchLetters || r.bytes >= batchBytes {
 		return r.flush(ctx)
 	}

@@ -139,8 +139,9 @@ func TestEnvelopeIsNeverLargerThanPromised(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("水", 1<<17)
 	w := &Writer{}
+	id := record.Identity{ID: strings.Repeat("i", maxID)}
 	env, _ := w.envelope(Letter{
-		Record: &record.Record{Topic: strings.Repeat("t", maxTopic), Offset: 1<<63 - 1, Partition: 1<<31 - 1}, Reason: Permanent, Class: long, Group: long, Route: long,
+		Record: &record.Record{Topic: strings.Repeat("t", maxTopic), Offset: 1<<63 - 1, Partition: 1<<31 - 1, Identity: id}, Reason: Permanent, Class: long, Group: long, Route: long,
 		Err: fmt.Errorf("%s: %w", long, &fault.PanicError{Value: long, Stack: []byte(long)}),
 	})
 	size := 0
@@ -148,6 +149,10 @@ func TestEnvelopeIsNeverLargerThanPromised(t *testing.T) {
 		size += len(h.Key) + len(h.Value) + 8
 	}
 	require.Less(t, size, MaxEnvelope)
+	require.Equal(t, id.ID, env.ID)
+	id.ID += "i"
+	env, _ = w.envelope(Letter{Record: &record.Record{Identity: id}})
+	require.Empty(t, env.ID, "half of an identity would be another")
 }
 
 // FuzzMessage wants a short, valid text of any error, in which a planted password is not found.
