@@ -4,6 +4,8 @@ import (
 	"os"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/headrace/headrace/internal/pgtest"
 )
 
@@ -12,5 +14,6 @@ func TestMain(m *testing.M) {
 	if text := os.Getenv(memberEnv); text != "" {
 		os.Exit(runMember(text))
 	}
-	pgtest.Main(m)
+	// Sarama's metrics have a goroutine that nothing ends.
+	pgtest.Main(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/headrace/headrace/consumer"
 	"github.com/headrace/headrace/kafka"
+	"github.com/headrace/headrace/kafka/stock"
 	"github.com/headrace/headrace/record"
 )
 
@@ -33,6 +34,7 @@ type setup struct {
 	Routes     []string
 	Session    time.Duration
 	Eager      bool
+	Stock      bool // under watermill-kafka's Subscriber
 	DrainGrace time.Duration
 	Options    consumer.Options       `json:"-"`
 	Tune       func(*consumer.Config) `json:"-"`
@@ -51,6 +53,9 @@ func (s setup) config(pool *pgxpool.Pool, log *slog.Logger) consumer.Config {
 	}
 	if s.Eager {
 		cfg.Balancer = kafka.Eager
+	}
+	if s.Stock {
+		cfg.Transport = stock.Transport()
 	}
 	if s.Tune != nil {
 		s.Tune(&cfg)
