@@ -4,10 +4,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/headrace/headrace/internal/kafkatest"
 )
@@ -30,6 +34,24 @@ func TestConnect(t *testing.T) {
 			require.Equal(t, exitFailed, r.code)
 			require.Contains(t, r.err, `topic "nowhere.dlq" does not exist`)
 			require.Contains(t, r.err, "fix: check --topic")
+		}
+	})
+
+	t.Run("AMissingPermissionIsNamed", func(t *testing.T) {
+		t.Parallel()
+		fake := kafkatest.Fake(t, kfake.SeedTopics(1, "orders.dlq"))
+		fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "orders.dlq", Err: kerr.TopicAuthorizationFailed, Count: -1})
+		r := newCLI(t).run("dlq", "ls", "--topic", "orders.dlq", "--brokers", fake.ListenAddrs()[0])
+		require.Equal(t, exitFailed, r.code)
+		require.Contains(t, r.err, "TOPIC_AUTHORIZATION_FAILED")
+		require.Contains(t, r.err, "fix: let the user Describe and Read orders.dlq")
+	})
+
+	t.Run("TheKafkaClientIsHeardOnRequestOnly", func(t *testing.T) {
+		t.Parallel()
+		for _, verbose := range []bool{false, true} {
+			r := newCLI(t).run("dlq", "ls", "--topic", "orders.dlq", "--brokers", "127.0.0.1:1", "--verbose="+strconv.FormatBool(verbose))
+			require.Equal(t, verbose, strings.Contains(r.err, "kafka client: unable to open connection"), r.err)
 		}
 	})
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/headrace/headrace/dlq"
 	"github.com/headrace/headrace/kafka"
@@ -117,6 +118,12 @@ func topicError(topic string, err error) error {
 		return &failure{
 			err:  fmt.Errorf("topic %q does not exist", topic),
 			hint: "check --topic and --brokers; the dead letter topic of \"orders\" is \"" + dlq.DefaultTopic("orders") + "\" unless its route names another",
+		}
+	}
+	if errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed) {
+		return &failure{
+			err:  err,
+			hint: "let the user Describe and Read " + topic + ", and for a replay Describe, DescribeConfigs and Write its replay topics",
 		}
 	}
 	return err

@@ -79,11 +79,11 @@ func (f *showFlags) show(ctx context.Context, s streams, args []string) error {
 		_, err := s.out.Write(e.Value)
 		return err
 	}
-	r := newRow(e)
-	if err := f.state.fill(ctx, s, []row{r}); err != nil {
+	rows := []row{newRow(e)}
+	if err := f.state.fill(ctx, s, rows); err != nil {
 		return err
 	}
-	return f.print(s, e, r)
+	return f.print(s, e, rows[0])
 }
 
 // errSecond ends a reading that has found more than one letter.
@@ -206,8 +206,8 @@ func writeBytes(w io.Writer, name string, b []byte, none string, pretty bool) {
 	for _, line := range shownLines(b, pretty) {
 		fmt.Fprintln(w, "  "+dlq.Preview(line, maxShown))
 	}
-	if len(b) > maxShown {
-		fmt.Fprintf(w, "  (the first %d bytes; --raw writes all)\n", maxShown)
+	if len(b) > maxShown && name == "value" {
+		fmt.Fprintln(w, "  (--raw writes all of it)")
 	}
 }
 

@@ -121,6 +121,16 @@ value (29 bytes)
 		require.Contains(t, b.ok("dlq", "show", "--topic", "orders.dlq", empty).out, "key (0 bytes)\n\nvalue (0 bytes)\n")
 	})
 
+	t.Run("ALargeValueIsShownInPart", func(t *testing.T) {
+		t.Parallel()
+		b := newBed(t)
+		place := b.bury(exhausted(1), nil, []byte(strings.Repeat("x", 100_000)))
+		out := b.ok("dlq", "show", "--topic", "orders.dlq", place).out
+		require.Less(t, len(out), 70_000)
+		require.Contains(t, out, "value (100000 bytes)\n")
+		require.Contains(t, out, "xxx… (34464 more bytes)\n  (--raw writes all of it)\n")
+	})
+
 	t.Run("JSONHasEverything", func(t *testing.T) {
 		t.Parallel()
 		b := newBed(t)
