@@ -33,12 +33,37 @@
 // dependency without spending attempts, fault.Skip for no effect. It may run more than once, so whatever it does beside
 // tx may happen more than once. Handlers of other records share its transaction, each behind a savepoint of its own.
 //
+// # Routes that call
+//
+// A [CallRoute] asks a dependency for each record and then writes what came of it:
+//
+//	payments, err := downstream.New(downstream.Config{Name: "payments"})
+//	// …
+//	client := &http.Client{Transport: payments.Transport(nil)}
+//	consumer.CallRoute[OrderPlaced, Receipt]{
+//		Name: "charge", Topic: "orders", Dependency: payments,
+//		Repeat: consumer.RepeatKeyed, // it carries out each Idempotency-Key once
+//		Call:   func(ctx context.Context, e consumer.Event[OrderPlaced]) (Receipt, error) { … },
+//		Apply:  func(ctx context.Context, tx pgx.Tx, e consumer.Event[OrderPlaced], r Receipt) error { … },
+//	}
+//
+// Call runs before the transaction, side by side for different keys, and at least once: always with the same idempotency
+// key, which the Transport sends. Apply runs in the transaction, as that of a Route. While the dependency's breaker is
+// open the route holds, at no record's cost.
+//
+// # What comes back
+//
+// Dead letters that are replayed come back through "<topic>.<group>.replay", which every route reads beside its topic
+// through the same layers. The route that the letter was of runs it under its old identity, so that a second replay has
+// no second effect; the others settle it as foreign.
+//
 // # What is refused, and when
 //
 //	New    what the configuration alone shows: missing or contradicting fields, two routes of one name, dead letters
-//	       that come back, budgets that do not fit (see [Plan])
-//	Run    what broker and database show: unknown topics, a dead letter topic that cannot take what the topic holds, an
-//	       inbox that forgets before the topic does, a missing schema; [Consumer.Check] asks the same and changes nothing
+//	       that come back, budgets that do not fit (see [Plan]), a call that nobody says may be made again
+//	Run    what broker and database show: unknown topics, a dead letter or replay topic that cannot take what the topic
+//	       holds, an inbox that forgets before the topics do, a missing schema; [Consumer.Check] asks the same and changes
+//	       nothing
 //
 // All problems come at once, in a [*StartError], each with its value and what to do about it.
 //
@@ -53,14 +78,22 @@
 //
 // # Metrics
 //
-// All begin with headrace_, all have all of their labels from the start, and every label is bounded.
+// All begin with headrace_, and every label is bounded. Series are there from the start, at zero, but for those of
+// partitions, which come and go with their claims, and topic_retention_seconds, which the broker must say first.
 //
 //	records_total{route,outcome}              record_duration_seconds{route}
+//	replayed_total{route,outcome}             dead_letters_total{route,reason}
 //	attempts_total{route,outcome,class}       attempt_duration_seconds{route}
-//	inbox_answers_total{route,answer}         dead_letters_total{route,reason}
-//	commit_groups_total{route,result}         commit_group_records{route}, commit_group_duration_seconds{route}
+//	inbox_answers_total{route,answer}         commit_groups_total{route,result}
+//	commit_group_records{route}               commit_group_duration_seconds{route}
 //	holding{route,dependency}                 hold_seconds_total{route,dependency}
+//	calls_total{dependency,route,outcome}     call_duration_seconds{dependency}
+//	breaker_state{dependency,state}           breaker_trips_total{dependency}
+//	breaker_open_seconds_total{dependency}    topic_retention_seconds{topic}
+//	partition_lag{topic,partition}            partition_lag_seconds{topic,partition}
+//	in_flight_records{topic,partition}        in_flight_bytes{topic,partition}
+//	partition_paused{topic,partition}         oldest_in_flight_age_seconds{topic,partition}
 //	claims_total{event}                       reports_total{kind}
-//	partition_lag{topic,partition}            in_flight_records, in_flight_bytes{topic,partition}
-//	oldest_in_flight_age_seconds{topic,partition}, partition_paused{topic,partition}
+//
+// docs/operations.md says what each tells, and which alerts are worth having. [Metrics] gives the list to a program.
 package consumer

@@ -22,8 +22,11 @@ import (
 // gathered is what a scrape shows of a consumer with one route, after the hooks were called.
 func gathered(t *testing.T, call func(record.Hooks)) *prometheus.Registry {
 	t.Helper()
-	m := newMetrics([]spec{{name: "post"}})
-	call(m.hooks())
+	m := newMetrics([]spec{{name: "post"}, {name: "charge", call: &calling{dependency: dependency(t, "payments")}}})
+	m.retention.WithLabelValues("orders").Set(1)
+	if call != nil {
+		call(m.hooks())
+	}
 	reg := prometheus.NewPedanticRegistry()
 	require.NoError(t, reg.Register(m))
 	return reg
@@ -47,11 +50,14 @@ func TestMetrics(t *testing.T) {
 		t.Parallel()
 		reg := gathered(t, func(record.Hooks) {})
 		for name, series := range map[string]int{
-			"headrace_records_total": 5, "headrace_replayed_total": 5, "headrace_attempts_total": 7, "headrace_inbox_answers_total": 8,
-			"headrace_dead_letters_total": 8, "headrace_commit_groups_total": 3, "headrace_holding": 9,
-			"headrace_hold_seconds_total": 9, "headrace_claims_total": 4, "headrace_reports_total": len(record.ReportKinds),
-			"headrace_record_duration_seconds": 1, "headrace_attempt_duration_seconds": 1,
-			"headrace_commit_group_records": 1, "headrace_commit_group_duration_seconds": 1,
+			"headrace_records_total": 2 * 5, "headrace_replayed_total": 2 * 5, "headrace_attempts_total": 2 * 7,
+			"headrace_inbox_answers_total": 2 * 8, "headrace_dead_letters_total": 2 * 8, "headrace_commit_groups_total": 2 * 3,
+			"headrace_holding": 2*9 + 1, "headrace_hold_seconds_total": 2*9 + 1,
+			"headrace_claims_total": 4, "headrace_reports_total": len(record.ReportKinds),
+			"headrace_record_duration_seconds": 2, "headrace_attempt_duration_seconds": 2,
+			"headrace_commit_group_records": 2, "headrace_commit_group_duration_seconds": 2,
+			"headrace_calls_total": 5, "headrace_call_duration_seconds": 1, "headrace_breaker_state": 3,
+			"headrace_breaker_trips_total": 1, "headrace_breaker_open_seconds_total": 1,
 		} {
 			n, err := testutil.GatherAndCount(reg, name)
 			require.NoError(t, err)
@@ -59,16 +65,26 @@ func TestMetrics(t *testing.T) {
 		}
 	})
 
+	t.Run("OfAForeignRecordAreNone", func(t *testing.T) {
+		t.Parallel()
+		reg := gathered(t, func(h record.Hooks) {
+			h.OnSettle(record.SettleInfo{Route: "post", Outcome: record.Foreign, Replay: true})
+		})
+		require.NotContains(t, scrape(t, reg), "foreign")
+	})
+
 	t.Run("ShowThePartitionsThatAreClaimedNow", func(t *testing.T) {
 		t.Parallel()
 		stats := []kafka.PartitionStats{{
-			Topic: "orders", Partition: 3, Lag: 17, InFlight: 5, InFlightBytes: 900, OldestAge: 2 * time.Second, Paused: true,
+			Topic: "orders", Partition: 3, Lag: 17, InFlight: 5, InFlightBytes: 900,
+			OldestAge: 2 * time.Second, Behind: time.Hour, Paused: true,
 		}, {Topic: "orders", Partition: 4, Lag: -1}}
 		reg := prometheus.NewPedanticRegistry()
 		require.NoError(t, reg.Register(newPartitions(func() []kafka.PartitionStats { return stats })))
 		text := scrape(t, reg)
 		for _, want := range []string{
 			`headrace_partition_lag{partition="3",topic="orders"} 17`,
+			`headrace_partition_lag_seconds{partition="3",topic="orders"} 3600`,
 			`headrace_in_flight_records{partition="3",topic="orders"} 5`,
 			`headrace_in_flight_bytes{partition="3",topic="orders"} 900`,
 			`headrace_oldest_in_flight_age_seconds{partition="3",topic="orders"} 2`,
@@ -151,6 +167,64 @@ func TestMetrics_Move(t *testing.T) {
 		"DeadLetter": {
 			func(h record.Hooks) { h.OnDeadLetter(record.DeadLetterInfo{Route: "post", Reason: "panic"}) },
 			`headrace_dead_letters_total{reason="panic",route="post"} 1`,
+		},
+		"SettleOfAReplay": {
+			func(h record.Hooks) {
+				h.OnSettle(record.SettleInfo{Route: "post", Outcome: record.Effected, Replay: true})
+			},
+			`headrace_replayed_total{outcome="effected",route="post"} 1`,
+		},
+		"SettleThatIsNoReplay": {
+			func(h record.Hooks) { h.OnSettle(record.SettleInfo{Route: "post", Outcome: record.Effected}) },
+			`headrace_replayed_total{outcome="effected",route="post"} 0`,
+		},
+		"HoldForACalledDependency": {
+			func(h record.Hooks) {
+				h.OnHold(record.HoldInfo{Route: "charge", Dependency: "payments", Began: true})
+			},
+			`headrace_holding{dependency="payments",route="charge"} 1`,
+		},
+		"Call": {
+			func(h record.Hooks) {
+				h.OnCall(record.CallInfo{Dependency: "payments", Route: "charge", Outcome: record.CallFailed})
+			},
+			`headrace_calls_total{dependency="payments",outcome="failed",route="charge"} 1`,
+		},
+		"CallOutsideOfARoute": {
+			func(h record.Hooks) {
+				h.OnCall(record.CallInfo{Dependency: "payments", Outcome: record.CallSucceeded})
+			},
+			`headrace_calls_total{dependency="payments",outcome="succeeded",route=""} 1`,
+		},
+		"CallOfAnotherConsumersRoute": {
+			func(h record.Hooks) {
+				h.OnCall(record.CallInfo{Dependency: "payments", Route: "refund", Outcome: record.CallSucceeded})
+			},
+			`headrace_calls_total{dependency="payments",outcome="succeeded",route="other"} 1`,
+		},
+		"CallTime": {
+			func(h record.Hooks) {
+				h.OnCall(record.CallInfo{Dependency: "payments", Route: "charge", Outcome: record.CallSucceeded, Took: 2 * time.Second})
+			},
+			`headrace_call_duration_seconds_sum{dependency="payments"} 2`,
+		},
+		"CallThatWasRefusedTakesNoTime": {
+			func(h record.Hooks) {
+				h.OnCall(record.CallInfo{Dependency: "payments", Route: "charge", Outcome: record.CallRefused})
+			},
+			`headrace_call_duration_seconds_count{dependency="payments"} 0`,
+		},
+		"BreakerOpens": {
+			func(h record.Hooks) {
+				h.OnBreaker(record.BreakerInfo{Dependency: "payments", From: record.BreakerClosed, To: record.BreakerOpen})
+			},
+			`headrace_breaker_trips_total{dependency="payments"} 1`,
+		},
+		"ProbeThatFailsIsNoTrip": {
+			func(h record.Hooks) {
+				h.OnBreaker(record.BreakerInfo{Dependency: "payments", From: record.BreakerHalfOpen, To: record.BreakerOpen})
+			},
+			`headrace_breaker_trips_total{dependency="payments"} 0`,
 		},
 		"Claim": {
 			func(h record.Hooks) { h.OnClaim(record.ClaimInfo{Event: "revoked"}) }, `headrace_claims_total{event="revoked"} 1`,
