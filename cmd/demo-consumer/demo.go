@@ -1,16 +1,21 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/headrace/headrace/cmd/demo-consumer/internal/payments"
+	"github.com/headrace/headrace/downstream"
 )
 
 // errUnbalanced is the end of a run whose ledger does not hold.
@@ -18,14 +23,19 @@ var errUnbalanced = errors.New("the ledger does not balance")
 
 // demo is one run.
 type demo struct {
-	settings settings
-	world    *world
-	admin    *kadm.Client
-	tally    *tally
-	progress *progress
-	log      *slog.Logger
-	metrics  string       // where they are served
-	behind   atomic.Int64 // the last known backlog, for the live line
+	settings   settings
+	world      *world
+	admin      *kadm.Client
+	payments   *payments.Service
+	dependency *downstream.Dependency // the payment service as the members see it
+	wires      *http.Transport        // to it
+	billing    *billing
+	tally      *tally
+	progress   *progress
+	log        *slog.Logger
+	metrics    string       // where they are served
+	exhibit    *place       // of some dead record
+	behind     atomic.Int64 // the last known backlog, for the live line
 }
 
 // run does what the settings ask for and prints the report to out; everything else goes to live.
@@ -37,8 +47,7 @@ func run(ctx context.Context, s settings, out, live io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer d.world.close()
-	defer d.admin.Close()
+	defer d.close()
 	if s.produce {
 		return d.produce(ctx, func(int) {})
 	}
@@ -55,17 +64,34 @@ func start(ctx context.Context, s settings, live io.Writer) (*demo, error) {
 	if d.world, err = open(ctx, s, d.log); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(d.world.topics(ctx, s), prepare(ctx, d.world.db, s.topic)); err != nil {
-		d.world.close()
+	if err := d.prepare(ctx); err != nil {
+		d.close()
 		return nil, err
 	}
+	return d, nil
+}
+
+// prepare makes what the run needs in its world.
+func (d *demo) prepare(ctx context.Context) error {
 	cl, err := kgo.NewClient(d.world.client.Options()...)
 	if err != nil {
-		d.world.close()
-		return nil, err
+		return err
 	}
 	d.admin = kadm.NewClient(cl)
-	return d, nil
+	return errors.Join(d.world.topics(ctx, d.settings), prepare(ctx, d.world.db, d.settings.topic), d.openPayments(ctx))
+}
+
+func (d *demo) close() {
+	if d.wires != nil {
+		d.wires.CloseIdleConnections()
+	}
+	if d.payments != nil {
+		d.payments.Close()
+	}
+	if d.admin != nil {
+		d.admin.Close()
+	}
+	d.world.close()
 }
 
 func logger(s settings) *slog.Logger {
@@ -80,8 +106,7 @@ func (d *demo) live(ctx context.Context, out, live io.Writer) error {
 	began := time.Now()
 	drawn := d.progress.start(ctx)
 	defer drawn()
-	hooks, assigned := signalled(d.tally.hooks("first"))
-	m, err := d.world.join(ctx, d.settings, hooks, d.log)
+	m, assigned, err := d.join(ctx, "first")
 	if err != nil {
 		return err
 	}
@@ -118,17 +143,30 @@ func (d *demo) guarded(ctx context.Context, m *member, assigned <-chan struct{})
 	return err
 }
 
-// finish counts once the member has left; where all is to stay up, before.
+// finish counts once the member has left; where all is to stay up, before, and once more at the end.
 func (d *demo) finish(ctx context.Context, m *member, took time.Duration, out io.Writer) error {
 	if d.settings.stay {
-		err := d.conclude(ctx, took, out)
-		d.invite(ctx)
-		return errors.Join(err, m.leave())
+		return d.remain(ctx, m, took, out)
 	}
 	if err := m.leave(); err != nil {
 		return err
 	}
 	return d.conclude(ctx, took, out)
+}
+
+// remain keeps everything up until ctx ends. What is replayed meanwhile is in the second count.
+func (d *demo) remain(ctx context.Context, m *member, took time.Duration, out io.Writer) error {
+	first := d.conclude(ctx, took, out)
+	d.mend()
+	d.invite()
+	select {
+	case <-ctx.Done():
+	case <-m.done:
+	}
+	if err := m.leave(); err != nil {
+		return err
+	}
+	return cmp.Or(d.conclude(context.WithoutCancel(ctx), took, out), first)
 }
 
 // work produces and breaks things unless others do, and waits until all is consumed. It begins when the member has its
@@ -206,6 +244,11 @@ func (d *demo) conclude(ctx context.Context, took time.Duration, out io.Writer) 
 	}
 	r := f.count()
 	r.Seed, r.Topic, r.Group = d.settings.seed, d.settings.topic, d.settings.group
+	r.Transport = d.settings.transport
+	if d.settings.stay {
+		r.Stay = d.whereabouts()
+	}
+	d.exhibit = r.exhibit
 	r.took(took, d.tally.snapshot())
 	if err := r.print(out, d.settings.json); err != nil {
 		return err

@@ -5,26 +5,28 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/headrace/headrace/cmd/demo-consumer/internal/payments"
 	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/dlq"
 	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/record"
 )
 
-// facts reads what is durable: both topics and all tables. Nothing may consume meanwhile.
+// facts reads what is durable: both topics, all tables and the payment service's book. Nothing may consume meanwhile.
 func (d *demo) facts(ctx context.Context) (*facts, error) {
 	f := &facts{
 		rows: map[uuid.UUID]row{}, letters: map[place][]dlq.Reason{},
-		postings: map[string]posting{}, balances: map[int]int64{},
+		postings: map[string]posting{}, balances: map[int]int64{}, charges: map[string][]payments.Charge{},
 	}
 	for _, read := range []func(context.Context, *facts) error{
-		d.readInputs, d.readLetters, d.readInbox, d.readPostings, d.readBalances,
+		d.readInputs, d.readLetters, d.readInbox, d.readPostings, d.readBalances, d.readCharges,
 	} {
 		if err := read(ctx, f); err != nil {
 			return nil, err
@@ -95,26 +97,29 @@ func (d *demo) readLetters(ctx context.Context, f *facts) error {
 }
 
 func (d *demo) readInbox(ctx context.Context, f *facts) error {
-	const query = `select message_id, state, value_hash, coordinates from headrace.inbox
+	// A replay takes the row over and leaves the first record's coordinates beside its own.
+	const query = `select message_id, state, value_hash, coalesce(original, coordinates), original is not null from headrace.inbox
 		where consumer_id = (select id from headrace.consumers where consumer_group = $1 and route = $2)`
 	var id uuid.UUID
 	var state int
 	var r row
-	return d.each(ctx, query, []any{d.settings.group, route}, []any{&id, &state, &r.hash, &r.coordinates}, func() error {
+	return d.each(ctx, query, []any{d.settings.group, route}, []any{&id, &state, &r.hash, &r.coordinates, &r.replayed}, func() error {
 		states := [...]record.Outcome{record.Effected, record.Skipped, record.Dead}
 		if state < 0 || state >= len(states) {
 			return fmt.Errorf("inbox row %s has state %d", id, state)
 		}
-		f.rows[id] = row{outcome: states[state], hash: r.hash, coordinates: r.coordinates}
+		r.outcome = states[state]
+		f.rows[id] = r
 		return nil
 	})
 }
 
 func (d *demo) readPostings(ctx context.Context, f *facts) error {
-	const query = `select order_id, count(*), min(seq), min(account), sum(amount)::bigint from postings where topic = $1 group by order_id`
+	const query = `select order_id, count(*), min(seq), min(account), sum(amount)::bigint, min(charge_id::text)::uuid
+		from postings where topic = $1 group by order_id`
 	var id string
 	var p posting
-	return d.each(ctx, query, []any{d.settings.topic}, []any{&id, &p.times, &p.seq, &p.account, &p.amount}, func() error {
+	return d.each(ctx, query, []any{d.settings.topic}, []any{&id, &p.times, &p.seq, &p.account, &p.amount, &p.charge}, func() error {
 		f.postings[id] = p
 		return nil
 	})
@@ -128,6 +133,22 @@ func (d *demo) readBalances(ctx context.Context, f *facts) error {
 		f.balances[account] = balance
 		return nil
 	})
+}
+
+// readCharges asks the payment service itself.
+func (d *demo) readCharges(ctx context.Context, f *facts) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, d.payments.URL()+"/charges", http.NoBody)
+	if err != nil {
+		return err
+	}
+	var all []payments.Charge
+	if err := fetch(&http.Client{Transport: d.wires}, r, &all); err != nil {
+		return err
+	}
+	for _, c := range all {
+		f.charges[c.Order] = append(f.charges[c.Order], c)
+	}
+	return nil
 }
 
 func (d *demo) each(ctx context.Context, query string, args, into []any, f func() error) error {

@@ -1,15 +1,11 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
 
-	"github.com/jackc/pgx/v5"
-
-	"github.com/headrace/headrace/consumer"
+	"github.com/headrace/headrace/cmd/demo-consumer/internal/payments"
 	"github.com/headrace/headrace/dlq"
-	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/record"
 )
 
@@ -18,19 +14,44 @@ type kind string
 
 const (
 	sound     kind = "sound"
-	flaky     kind = "flaky"     // fails twice, then succeeds
-	stubborn  kind = "stubborn"  // fails as if it might succeed later, always
+	flaky     kind = "flaky"     // its posting fails twice, then succeeds
+	stubborn  kind = "stubborn"  // its posting fails as if it might succeed later, always
 	refused   kind = "refused"   // breaks a business rule
 	cursed    kind = "cursed"    // makes the handler panic
 	cancelled kind = "cancelled" // is to have no effect
 	garbled   kind = "garbled"   // its bytes are cut in half
+
+	overloaded kind = "overloaded" // the payment service answers 503 with Retry-After, once
+	limited    kind = "limited"    // the payment service answers 429 with Retry-After, once
+	lost       kind = "lost"       // is charged, and the answer is lost
+	slow       kind = "slow"       // is charged, and the answer comes too late
+	unpaid     kind = "unpaid"     // the account has no funds: 402
 )
 
 // mix is how many of 1,000 orders are of a kind; the rest is sound.
 var mix = []struct {
 	kind kind
 	of   int
-}{{flaky, 10}, {stubborn, 2}, {refused, 3}, {cursed, 1}, {cancelled, 5}, {garbled, 2}}
+}{
+	{flaky, 10},
+	{stubborn, 2},
+	{refused, 2},
+	{cursed, 1},
+	{cancelled, 5},
+	{garbled, 2},
+	{overloaded, 2},
+	{limited, 1},
+	{lost, 5},
+	{slow, 1},
+	{unpaid, 3},
+}
+
+// kindOf is what goes wrong with an order: the same in every process and every run of a seed.
+func kindOf(seed uint64, order string) kind {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(order)) // a hash takes everything
+	return pick(rand.New(rand.NewPCG(seed, h.Sum64())).IntN(1000))
+}
 
 // pick gives the kind of the n-th of 1,000.
 func pick(n int) kind {
@@ -48,16 +69,16 @@ type fate struct {
 	reason  dlq.Reason // of a dead one
 }
 
-// fateOf is the fate of the first record with its identity.
+// fateOf is the fate of the first record with its identity. No outage of anything is in it.
 func fateOf(k kind) fate {
 	switch k {
-	case sound, flaky:
+	case sound, flaky, overloaded, limited, lost, slow:
 		return fate{outcome: record.Effected}
 	case cancelled:
 		return fate{outcome: record.Skipped}
 	case stubborn:
 		return fate{record.Dead, dlq.Exhausted}
-	case refused:
+	case refused, unpaid:
 		return fate{record.Dead, dlq.Permanent}
 	case cursed:
 		return fate{record.Dead, dlq.Panic}
@@ -67,31 +88,23 @@ func fateOf(k kind) fate {
 	return fate{}
 }
 
-var errAccountLocked = errors.New("the account is locked at this moment")
+// chargedInVain says that an order of the kind is charged before its posting fails. Its replay posts it with that charge.
+func chargedInVain(k kind) bool { return k == stubborn || k == refused || k == cursed }
 
-const post = `with posted as (insert into postings (topic, order_id, account, amount) values ($1, $2, $3, $4))
-update accounts set balance = balance + $4 where topic = $1 and id = $3`
-
-// apply posts an order. What fails fails after the write, so that the write must be undone.
-func apply(ctx context.Context, tx pgx.Tx, e consumer.Event[order]) error {
-	o := e.Data
-	if _, err := tx.Exec(ctx, post, e.Topic, o.ID, o.Account, o.Amount); err != nil {
-		return err
+// paymentFault is what the payment service does with orders of the kind.
+func paymentFault(k kind) payments.Fault {
+	switch k {
+	case overloaded:
+		return payments.Overloaded
+	case limited:
+		return payments.Limited
+	case lost:
+		return payments.Lost
+	case slow:
+		return payments.Slow
+	case unpaid:
+		return payments.Unpaid
+	case sound, flaky, stubborn, refused, cursed, cancelled, garbled:
 	}
-	switch o.Kind {
-	case flaky:
-		if e.Attempt < 3 {
-			return fault.Transient(errAccountLocked)
-		}
-	case stubborn:
-		return fault.Transient(errAccountLocked)
-	case refused:
-		return fault.Permanent(fmt.Errorf("account %d may not be posted to", o.Account))
-	case cancelled:
-		return fault.Skip("the order was cancelled")
-	case cursed:
-		panic("an order that nobody thought of")
-	case sound, garbled:
-	}
-	return nil
+	return payments.None
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/headrace/headrace/cmd/demo-consumer/internal/payments"
 	"github.com/headrace/headrace/dlq"
 	"github.com/headrace/headrace/record"
 )
@@ -29,7 +30,8 @@ type input struct {
 type row struct {
 	outcome     record.Outcome
 	hash        int64
-	coordinates int64
+	coordinates int64 // of the record that had the identity first
+	replayed    bool  // its dead letter was replayed, and the outcome is of that
 }
 
 // posting is what the handler wrote for one order.
@@ -38,6 +40,7 @@ type posting struct {
 	seq     int64
 	account int
 	amount  int64
+	charge  uuid.UUID
 }
 
 // facts are what is durable, and all that the ledger knows.
@@ -47,13 +50,15 @@ type facts struct {
 	letters  map[place][]dlq.Reason
 	postings map[string]posting
 	balances map[int]int64
+	charges  map[string][]payments.Charge // by order
 }
 
 // count makes the report of the facts.
 func (f *facts) count() *report {
 	l := &ledger{
 		facts: f, report: &report{Records: len(f.inputs), DeadByReason: map[string]int{}, Problems: []string{}},
-		first: map[uuid.UUID]input{}, balances: map[int]int64{}, seq: map[int]int64{}, kinds: map[string]int{},
+		first: map[uuid.UUID]input{}, balances: map[int]int64{}, seq: map[int]int64{},
+		ends: map[string]end{}, kinds: map[string]int{},
 	}
 	for _, in := range f.inputs {
 		l.enter(in)
@@ -70,46 +75,61 @@ type ledger struct {
 	balances map[int]int64       // what the effected orders add up to
 	seq      map[int]int64       // of each account, the last posting
 	effected int                 // distinct orders
+	ends     map[string]end      // of each order
 	kinds    map[string]int      // problems by kind
+}
+
+// end is what became of a record.
+type end struct {
+	outcome  record.Outcome // Unsettled if nothing did
+	replayed bool
+	kind     kind
 }
 
 // enter adds one record: what became of it, and whether that is what its bytes say must become of it.
 func (l *ledger) enter(in input) {
-	got, found := l.outcome(in)
-	want := l.expected(in)
-	if !found {
+	got := l.end(in)
+	want := l.expected(in, got)
+	if got.outcome == record.Unsettled {
 		l.problem("lost", "record %v (order %s) has no outcome", in.place, in.identity.ID)
 		return
 	}
-	l.add(got)
-	if got != want.outcome {
-		l.problem("unexpected", "record %v (order %s, %s) is %s and should be %s", in.place, in.identity.ID, in.order.Kind, got, want.outcome)
+	l.add(got.outcome)
+	// A dead letter that was replayed may have had the effect that the record did not.
+	risen := got.replayed && got.outcome == record.Effected && want.outcome == record.Dead
+	if got.outcome != want.outcome && !risen {
+		l.problem("unexpected", "record %v (order %s, %s) is %s and should be %s",
+			in.place, in.identity.ID, in.order.Kind, got.outcome, want.outcome)
 	}
 	l.checkLetters(in, got, want)
-	if got == record.Effected {
-		l.post(in)
+	if got.outcome == record.Effected {
+		l.post(in, got)
 	}
 }
 
-// outcome reads what became of a record: its own row, by its identity or its coordinates, or the row of another with
-// the same identity and the same bytes.
-func (l *ledger) outcome(in input) (record.Outcome, bool) {
+// end reads what became of a record: its own row, by its identity or its coordinates, or the row of another with the
+// same identity and the same bytes.
+func (l *ledger) end(in input) end {
 	known, ok := l.rows[in.identity.Key]
 	if ok && known.coordinates == in.identity.Coordinates {
-		return known.outcome, true
+		return end{known.outcome, known.replayed, in.order.Kind}
 	}
 	if own, has := l.rows[in.byPlace]; has {
-		return own.outcome, true
+		return end{own.outcome, own.replayed, in.order.Kind}
 	}
-	return record.Duplicate, ok && known.hash == in.identity.ValueHash
+	if ok && known.hash == in.identity.ValueHash {
+		return end{record.Duplicate, false, in.order.Kind}
+	}
+	return end{kind: in.order.Kind}
 }
 
 // expected is what must become of a record, from the topic alone: the first of its identity meets its kind's fate.
-func (l *ledger) expected(in input) fate {
+func (l *ledger) expected(in input, got end) fate {
 	first, again := l.first[in.identity.Key]
 	switch {
 	case !again:
 		l.first[in.identity.Key] = in
+		l.ends[in.identity.ID] = got
 		return fateOf(in.order.Kind)
 	case first.identity.ValueHash != in.identity.ValueHash:
 		return fate{record.Dead, dlq.IDConflict}
@@ -135,44 +155,56 @@ func (l *ledger) add(o record.Outcome) {
 	}
 }
 
-// checkLetters wants a dead letter for a dead record, for the reason that its bytes give, and none for any other.
-func (l *ledger) checkLetters(in input, got record.Outcome, want fate) {
+// checkLetters wants a dead letter for a record that is dead or was replayed, for the reason that its bytes give, and
+// none for any other. No outage is such a reason.
+func (l *ledger) checkLetters(in input, got end, want fate) {
 	letters := l.letters[in.place]
 	delete(l.letters, in.place)
 	l.report.DeadLetters += len(letters)
-	if got != record.Dead {
+	dead := got.outcome == record.Dead
+	switch {
+	case !dead && !got.replayed:
 		if len(letters) > 0 {
-			l.problem("false letter", "record %v is %s and has a dead letter, reason %s", in.place, got, letters[0])
+			l.problem("false letter", "record %v is %s and has a dead letter, reason %s", in.place, got.outcome, letters[0])
 		}
 		return
-	}
-	if len(letters) == 0 {
-		l.problem("no letter", "record %v is dead and has no dead letter", in.place)
+	case len(letters) == 0:
+		l.problem("no letter", "record %v is dead, or was, and has no dead letter", in.place)
 		return
+	case dead:
+		l.report.DeadByReason[string(letters[0])]++
+		l.report.exhibit = &in.place
+	default:
+		l.report.Replayed++
 	}
-	l.report.DeadByReason[string(letters[0])]++
 	if letters[0] != want.reason {
 		l.problem("reason", "record %v died of %s and should of %q", in.place, letters[0], want.reason)
 	}
 }
 
-// post checks an effected order's writes: one posting, of its amount, after the one before it on its account.
-func (l *ledger) post(in input) {
-	p := l.postings[in.order.ID]
+// post checks an effected order's writes: one posting, of its amount and its one charge, after the one before it on its
+// account.
+func (l *ledger) post(in input, got end) {
+	p, o := l.postings[in.order.ID], in.order
 	l.effected++
-	l.balances[in.order.Account] += in.order.Amount
-	if p.times != 1 || p.account != in.order.Account || p.amount != in.order.Amount {
+	l.balances[o.Account] += o.Amount
+	if p.times != 1 || p.account != o.Account || p.amount != o.Amount {
 		l.problem("posting", "order %s was posted %d times, %d to account %d; should be once, %d to %d",
-			in.order.ID, p.times, p.amount, p.account, in.order.Amount, in.order.Account)
+			o.ID, p.times, p.amount, p.account, o.Amount, o.Account)
 	}
-	if p.seq <= l.seq[in.order.Account] {
-		l.problem("order", "order %s was posted to account %d before one that was produced earlier", in.order.ID, in.order.Account)
+	l.checkCharge(o, p)
+	if got.replayed {
+		return // later than it was produced, on purpose
 	}
-	l.seq[in.order.Account] = p.seq
+	if p.seq <= l.seq[o.Account] {
+		l.problem("order", "order %s was posted to account %d before one that was produced earlier", o.ID, o.Account)
+	}
+	l.seq[o.Account] = p.seq
 }
 
 // close checks what no single record shows.
 func (l *ledger) close() {
+	l.checkCharges()
 	for at, reasons := range l.letters {
 		l.report.DeadLetters += len(reasons)
 		l.problem("stray letter", "a dead letter of %v, where no record is", at)

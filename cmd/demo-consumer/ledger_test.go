@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/headrace/headrace/cmd/demo-consumer/internal/payments"
 	"github.com/headrace/headrace/dlq"
 	"github.com/headrace/headrace/record"
 )
@@ -19,7 +20,7 @@ type book struct {
 func newBook() *book {
 	return &book{f: &facts{
 		rows: map[uuid.UUID]row{}, letters: map[place][]dlq.Reason{},
-		postings: map[string]posting{}, balances: map[int]int64{},
+		postings: map[string]posting{}, balances: map[int]int64{}, charges: map[string][]payments.Charge{},
 	}}
 }
 
@@ -42,12 +43,30 @@ func (b *book) settle(in input, o record.Outcome) {
 	b.f.rows[in.identity.Key] = row{outcome: o, hash: in.identity.ValueHash, coordinates: in.identity.Coordinates}
 }
 
+func (b *book) charge(id string) uuid.UUID {
+	c := payments.Charge{ID: uuid.New(), Request: payments.Request{Order: id, Account: 7, Amount: 10}}
+	b.f.charges[id] = append(b.f.charges[id], c)
+	return c.ID
+}
+
 func (b *book) effect(id string) input {
 	in := b.input(id, sound, 1)
 	b.settle(in, record.Effected)
-	b.f.postings[id] = posting{times: 1, seq: b.offset, account: 7, amount: 10}
-	b.f.balances[7] += 10
+	b.post(id)
 	return in
+}
+
+func (b *book) post(id string) {
+	b.f.postings[id] = posting{times: 1, seq: b.offset, account: 7, amount: 10, charge: b.charge(id)}
+	b.f.balances[7] += 10
+}
+
+// replay gives a dead record the effect that its replay has, later than those before it.
+func (b *book) replay(in input) {
+	r := b.f.rows[in.identity.Key]
+	r.outcome, r.replayed = record.Effected, true
+	b.f.rows[in.identity.Key] = r
+	b.post(in.order.ID)
 }
 
 func (b *book) bury(id string, k kind, reason dlq.Reason) input {
@@ -67,9 +86,19 @@ func sample() *book {
 	b.f.letters[conflict.place] = []dlq.Reason{dlq.IDConflict}
 	b.bury("c", cursed, dlq.Panic)
 	b.bury("d", stubborn, dlq.Exhausted)
+	b.charge("d")
 	b.settle(b.input("e", cancelled, 1), record.Skipped)
 	b.effect("f")
+	b.bury("g", unpaid, dlq.Permanent)
+	b.replay(b.bury("h", unpaid, dlq.Permanent))
 	return b
+}
+
+// spoil changes a posting.
+func (b *book) spoil(id string, change func(*posting)) {
+	p := b.f.postings[id]
+	change(&p)
+	b.f.postings[id] = p
 }
 
 func TestLedger(t *testing.T) {
@@ -80,9 +109,10 @@ func TestLedger(t *testing.T) {
 		r := sample().f.count()
 		require.Empty(t, r.Problems)
 		require.True(t, r.Balanced)
-		require.Equal(t, 7, r.Records)
-		require.Equal(t, []int{2, 1, 1, 3, 0}, []int{r.Effected, r.Duplicate, r.Skipped, r.Dead, r.Parked})
-		require.Equal(t, map[string]int{"id_conflict": 1, "panic": 1, "exhausted": 1}, r.DeadByReason)
+		require.Equal(t, 9, r.Records)
+		require.Equal(t, []int{3, 1, 1, 4, 0}, []int{r.Effected, r.Duplicate, r.Skipped, r.Dead, r.Parked})
+		require.Equal(t, map[string]int{"id_conflict": 1, "panic": 1, "exhausted": 1, "permanent": 1}, r.DeadByReason)
+		require.Equal(t, []int{4, 0, 1}, []int{r.Charges, r.DoubleCharges, r.Replayed})
 	})
 
 	for name, tc := range map[string]struct {
@@ -90,25 +120,25 @@ func TestLedger(t *testing.T) {
 		want  string
 	}{
 		"SeesALostRecord": {
-			func(b *book) { b.input("lost", sound, 1) }, "record 0/8 (order lost) has no outcome",
+			func(b *book) { b.input("lost", sound, 1) }, "record 0/10 (order lost) has no outcome",
 		},
 		"SeesAnEffectThatHappenedTwice": {
-			func(b *book) { b.f.postings["a"] = posting{times: 2, seq: 1, account: 7, amount: 10} }, "order a was posted 2 times",
+			func(b *book) { b.spoil("a", func(p *posting) { p.times = 2 }) }, "order a was posted 2 times",
 		},
 		"SeesAnInboxRowWithoutItsEffect": {
 			func(b *book) { delete(b.f.postings, "f") }, "order f was posted 0 times",
 		},
 		"SeesAnEffectWithoutARecord": {
-			func(b *book) { b.f.postings["x"] = posting{times: 1} }, "3 orders were posted and 2 are effected",
+			func(b *book) { b.f.postings["x"] = posting{times: 1} }, "4 orders were posted and 3 are effected",
 		},
 		"SeesAWrongBalance": {
-			func(b *book) { b.f.balances[7]++ }, "account 7 has 21 and its effected orders add up to 20",
+			func(b *book) { b.f.balances[7]++ }, "account 7 has 31 and its effected orders add up to 30",
 		},
 		"SeesAHealthyOrderThatDied": {
 			func(b *book) { b.bury("healthy", sound, dlq.Exhausted) }, "is dead and should be effected",
 		},
 		"SeesADeadRecordWithoutALetter": {
-			func(b *book) { delete(b.f.letters, place{0, 4}) }, "record 0/4 is dead and has no dead letter",
+			func(b *book) { delete(b.f.letters, place{0, 4}) }, "record 0/4 is dead, or was, and has no dead letter",
 		},
 		"SeesALetterOfALivingRecord": {
 			func(b *book) { b.f.letters[place{0, 1}] = []dlq.Reason{dlq.Exhausted} },
@@ -121,8 +151,33 @@ func TestLedger(t *testing.T) {
 			func(b *book) { b.f.letters[place{0, 4}] = []dlq.Reason{dlq.Permanent} }, "record 0/4 died of permanent",
 		},
 		"SeesPostingsOutOfOrder": {
-			func(b *book) { b.f.postings["f"] = posting{times: 1, seq: 0, account: 7, amount: 10} },
+			func(b *book) { b.spoil("f", func(p *posting) { p.seq = 0 }) },
 			"order f was posted to account 7 before one that was produced earlier",
+		},
+		"SeesAnOrderThatAnOutageKilled": {
+			func(b *book) { b.bury("i", lost, dlq.UnknownOutcome) }, "record 0/10 died of unknown_outcome",
+		},
+		"SeesADoubleCharge":             {func(b *book) { b.charge("a") }, "order a was charged 2 times"},
+		"SeesADoubleChargeOfADeadOrder": {func(b *book) { b.charge("d") }, "order d was charged 2 times"},
+		"SeesAnEffectWithoutACharge": {
+			func(b *book) { delete(b.f.charges, "f") }, "order f is effected and was not charged",
+		},
+		"SeesAChargeOfAnotherAmount": {
+			func(b *book) { b.f.charges["f"][0].Amount = 11 }, "order f was charged 11 of account 7",
+		},
+		"SeesAPostingOfAnotherCharge": {
+			func(b *book) { b.spoil("f", func(p *posting) { p.charge = uuid.Nil }) }, "and its posting says " + uuid.Nil.String(),
+		},
+		"SeesAChargeOfASkippedOrder": {func(b *book) { b.charge("e") }, "order e (cancelled) is skipped and was charged"},
+		"SeesAChargeWithoutAnOrder":  {func(b *book) { b.charge("x") }, "order x was charged, and is in no record"},
+		"SeesAReplayThatWasNeverDead": {
+			func(b *book) { delete(b.f.letters, place{0, 9}) }, "record 0/9 is dead, or was, and has no dead letter",
+		},
+		"SeesAReplayThatHadNoEffect": {
+			func(b *book) { delete(b.f.postings, "h") }, "order h was posted 0 times",
+		},
+		"SeesAnEffectOfAFaultyOrderThatNobodyReplayed": {
+			func(b *book) { b.settle(b.f.inputs[7], record.Effected) }, "record 0/8 (order g, unpaid) is effected and should be dead",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,14 +2,27 @@
 //
 //	go run ./cmd/demo-consumer
 //
-// It posts 20,000 orders from a Kafka topic to accounts in Postgres while handlers fail, panic and give up, a producer
-// repeats itself, bytes arrive broken, the database goes away and a member joins the consumer group and leaves it.
-// Then it counts, from the topics and the tables alone, what became of every order, and exits 0 only if each had its
-// effect exactly once.
+// It charges 20,000 orders from a Kafka topic with a payment service, over HTTP, and posts them to accounts in Postgres.
+// Meanwhile handlers fail, panic and give up, a producer repeats itself, bytes arrive broken; the payment service asks
+// for patience, loses answers after charging, finds accounts without funds, and goes away until its breaker opens; the
+// database goes away; and a member joins the consumer group and leaves it. Then it counts, from the topics, the tables
+// and the payment service alone, what became of every order, and exits 0 only if
 //
-// With -brokers and -dsn it does so on a real Kafka and a real Postgres, and -produce-only, -consume-only and
-// -audit-only do its parts in processes of their own: kill the consuming one as often as you like, start it again, and
-// the ledger still balances.
+//   - records = effected + duplicate + skipped + dead + parked,
+//   - the balances are what the effected orders add up to, and their postings are in order,
+//   - no order was charged twice, and each effected one was charged once,
+//   - every dead order died of what is wrong with it, and none of an outage.
+//
+// What goes wrong with an order is a function of -seed and the order, so a run can be repeated. -transport
+// watermill-kafka does all this under the stock Subscriber. -stay keeps everything up, and says how to look around and
+// to replay what is dead.
+//
+// With -brokers and -dsn it does so on a real Kafka and a real Postgres, those of deploy/compose for example:
+//
+//	go run ./cmd/demo-consumer -brokers localhost:9092 -dsn 'postgres://headrace:headrace@localhost:5432/headrace?sslmode=disable'
+//
+// and -produce-only, -consume-only and -audit-only do its parts in processes of their own: kill the consuming one as
+// often as you like, start it again, and the ledger still balances.
 package main
 
 import (
@@ -38,6 +51,7 @@ func code(args []string) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	if err := run(ctx, s, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "demo-consumer:", err)
 		return 1

@@ -2,17 +2,22 @@ package main
 
 import (
 	"context"
-	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/headrace/headrace/cmd/demo-consumer/internal/payments"
 	"github.com/headrace/headrace/consumer"
 	"github.com/headrace/headrace/dedup"
+	"github.com/headrace/headrace/kafka/stock"
 	"github.com/headrace/headrace/record"
 )
 
-// route is the name by which the inbox knows what this program has done.
+// route is the name by which the inbox and the idempotency keys know what this program does.
 const route = "post-order-to-account"
+
+// attempts leave room for an order's own faults and the edges of an outage, whose failures may be charged.
+const attempts = 5
 
 // member is one member of the consumer group.
 type member struct {
@@ -22,30 +27,49 @@ type member struct {
 	err      error         // what it returned; valid once done is closed
 }
 
-func (w *world) config(s settings, hooks *record.Hooks, log *slog.Logger) consumer.Config {
-	return consumer.Config{
-		Brokers:                w.client.Brokers,
+func (d *demo) config(hooks *record.Hooks) consumer.Config {
+	s := d.settings
+	cfg := consumer.Config{
+		Brokers:                d.world.client.Brokers,
 		Group:                  s.group,
-		DB:                     w.db,
+		DB:                     d.world.db,
 		Migrate:                true,
 		CreateDeadLetterTopics: true,
 		SessionTimeout:         s.session,
+		HeartbeatInterval:      min(time.Second, s.session/3),
 		Hooks:                  hooks,
 		Registry:               prometheus.NewRegistry(),
-		Logger:                 log,
+		Logger:                 d.log,
+	}
+	if s.transport == watermillKafka {
+		cfg.Transport = stock.Transport()
+	}
+	return cfg
+}
+
+// route is what every member does.
+func (d *demo) route() consumer.AnyRoute {
+	return consumer.CallRoute[order, payments.Charge]{
+		Name:        route,
+		Topic:       d.settings.topic,
+		Dependency:  d.dependency,
+		Repeat:      consumer.RepeatKeyed,
+		CallTimeout: callTimeout,
+		Call:        d.billing.call,
+		Apply:       d.billing.apply,
+		Options: consumer.Options{
+			Attempts: attempts, BackoffCap: time.Second,
+			Identity: []dedup.Resolver{dedup.Header(idHeader)},
+		},
 	}
 }
 
-// join starts a member.
-func (w *world) join(ctx context.Context, s settings, hooks *record.Hooks, log *slog.Logger) (*member, error) {
-	c, err := consumer.New(w.config(s, hooks, log), consumer.Route[order]{
-		Name:    route,
-		Topic:   s.topic,
-		Apply:   apply,
-		Options: consumer.Options{Identity: []dedup.Resolver{dedup.Header(idHeader)}},
-	})
+// join starts a member. The channel closes when it has its first partition.
+func (d *demo) join(ctx context.Context, name string) (*member, <-chan struct{}, error) {
+	hooks, assigned := signalled(d.tally.hooks(name))
+	c, err := consumer.New(d.config(hooks), d.route())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	ctx, end := context.WithCancel(ctx)
 	m := &member{consumer: c, end: end, done: make(chan struct{})}
@@ -53,7 +77,7 @@ func (w *world) join(ctx context.Context, s settings, hooks *record.Hooks, log *
 		defer close(m.done)
 		m.err = c.Run(ctx)
 	}()
-	return m, nil
+	return m, assigned, nil
 }
 
 // leave stops a member and gives what its Run returned.

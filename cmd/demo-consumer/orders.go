@@ -21,7 +21,7 @@ const idHeader = "order-id"
 // accounts is how many accounts there are. An account is an order's key: its orders stay in order.
 const accounts = 1000
 
-// order is what a record of the topic says: post Amount cents to Account.
+// order is what a record of the topic says: charge Amount cents, and post them to Account.
 type order struct {
 	ID      string `json:"id"`
 	Account int    `json:"account"`
@@ -39,11 +39,12 @@ type wire struct {
 
 // mill makes the orders of a seed: the same seed, the same orders.
 type mill struct {
+	seed uint64
 	rng  *rand.Rand
 	sent []wire // the last ones, for producer duplicates
 }
 
-func newMill(seed uint64) *mill { return &mill{rng: rand.New(rand.NewPCG(seed, seed))} }
+func newMill(seed uint64) *mill { return &mill{seed: seed, rng: rand.New(rand.NewPCG(seed, seed))} }
 
 // recent is how far back a producer's duplicate repeats.
 const recent = 500
@@ -77,7 +78,8 @@ func (m *mill) remember(w wire) {
 }
 
 func (m *mill) fresh() (wire, kind) {
-	o := order{ID: m.id(), Account: m.rng.IntN(accounts), Amount: 1 + m.rng.Int64N(10_000), Kind: pick(m.rng.IntN(1000))}
+	o := order{ID: m.id(), Account: m.rng.IntN(accounts), Amount: 1 + m.rng.Int64N(10_000)}
+	o.Kind = kindOf(m.seed, o.ID)
 	value, err := json.Marshal(o)
 	if err != nil {
 		panic(err) // an order holds nothing that JSON has no form for
@@ -96,8 +98,8 @@ func (m *mill) id() string {
 	return uuid.UUID(b).String()
 }
 
-// producer sends the orders: the first half at once, a backlog, the other half spread over `pace`, so that outage and
-// rebalance happen amid traffic.
+// producer sends the orders: the first half at once, a backlog, the other half spread over `pace`, so that outages
+// and rebalance happen amid traffic.
 type producer struct {
 	client *kgo.Client
 	topic  string

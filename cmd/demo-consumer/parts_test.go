@@ -2,12 +2,15 @@ package main
 
 import (
 	"encoding/json"
+	"flag"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/headrace/headrace/cmd/demo-consumer/internal/payments"
 	"github.com/headrace/headrace/record"
 )
 
@@ -50,9 +53,11 @@ func TestMill(t *testing.T) {
 				seen[w.id] = string(w.value)
 			}
 		}
-		for _, k := range []kind{sound, flaky, stubborn, refused, cursed, cancelled, garbled, "duplicate", "conflict"} {
-			require.Positive(t, kinds[k], k)
+		for _, m := range mix {
+			require.Positive(t, kinds[m.kind], m.kind)
 		}
+		require.Positive(t, kinds["duplicate"])
+		require.Positive(t, kinds["conflict"])
 		require.Greater(t, kinds[sound], 18_000)
 	})
 
@@ -72,13 +77,58 @@ func TestMill(t *testing.T) {
 	})
 }
 
-func TestFates(t *testing.T) {
+func TestFaults(t *testing.T) {
 	t.Parallel()
-	for _, m := range mix {
-		require.NotEqual(t, record.Unsettled, fateOf(m.kind).outcome, m.kind)
-	}
-	require.Equal(t, sound, pick(999))
-	require.Equal(t, flaky, pick(0))
+
+	t.Run("EveryKindHasAFate", func(t *testing.T) {
+		t.Parallel()
+		for _, m := range mix {
+			require.NotEqual(t, record.Unsettled, fateOf(m.kind).outcome, m.kind)
+		}
+		require.Equal(t, sound, pick(999))
+		require.Equal(t, flaky, pick(0))
+	})
+
+	t.Run("AreOfTheSeedAndTheOrderAlone", func(t *testing.T) {
+		t.Parallel()
+		// Another process, at another time, with the orders the other way round.
+		m, differ := newMill(7), 0
+		kinds := map[string]kind{}
+		for range 2000 {
+			w := m.next()
+			kinds[w.id] = kindOf(7, w.id)
+		}
+		for id, k := range kinds {
+			require.Equal(t, k, kindOf(7, id))
+			if k != kindOf(8, id) {
+				differ++
+			}
+		}
+		require.Positive(t, differ)
+	})
+
+	t.Run("ComeAsOftenAsTheMixSays", func(t *testing.T) {
+		t.Parallel()
+		const orders = 100_000
+		m, got := newMill(9), map[kind]int{}
+		for range orders {
+			got[kindOf(9, m.id())]++
+		}
+		for _, want := range mix {
+			require.InEpsilon(t, want.of*orders/1000, got[want.kind], 0.4, want.kind)
+		}
+	})
+
+	t.Run("ThatChargeNothingEndWithoutAnEffect", func(t *testing.T) {
+		t.Parallel()
+		for _, m := range mix {
+			if paymentFault(m.kind) == payments.Unpaid {
+				require.Equal(t, record.Dead, fateOf(m.kind).outcome)
+			} else if paymentFault(m.kind) != payments.None {
+				require.Equal(t, record.Effected, fateOf(m.kind).outcome, m.kind)
+			}
+		}
+	})
 }
 
 func TestParse(t *testing.T) {
@@ -91,6 +141,28 @@ func TestParse(t *testing.T) {
 		require.Equal(t, 20_000, s.records)
 		require.Equal(t, "orders", s.topic)
 		require.Equal(t, "billing", s.group)
+	})
+
+	t.Run("TakesOneDashOrTwo", func(t *testing.T) {
+		t.Parallel()
+		s, err := parse([]string{"--json", "-seed", "7", "--transport", "watermill-kafka"}, io.Discard)
+		require.NoError(t, err)
+		require.True(t, s.json)
+		require.Equal(t, uint64(7), s.seed)
+		require.Equal(t, watermillKafka, s.transport)
+	})
+
+	t.Run("ExplainsItself", func(t *testing.T) {
+		t.Parallel()
+		var usage strings.Builder
+		_, err := parse([]string{"--help"}, &usage)
+		require.ErrorIs(t, err, flag.ErrHelp)
+		for _, told := range []string{
+			"--brokers localhost:9092", "postgres://headrace:headrace@localhost:5432/headrace?sslmode=disable",
+			"-transport", "-stay", "-payments-outage", "double_charges",
+		} {
+			require.Contains(t, usage.String(), told)
+		}
 	})
 
 	t.Run("GivesARunOnSomebodysKafkaNamesOfItsOwn", func(t *testing.T) {
@@ -115,6 +187,8 @@ func TestParse(t *testing.T) {
 		"APartAlone":        {"-consume-only"},
 		"AnUnknownFlag":     {"-fast"},
 		"ANegativeDuration": {"-outage", "-1s"},
+		"AnotherTransport":  {"-transport", "sarama"},
+		"AnAuditThatStays":  {"-audit-only", "-stay", "-brokers", "a:1", "-dsn", "postgres://x"},
 	} {
 		t.Run("Refuses"+name, func(t *testing.T) {
 			t.Parallel()
@@ -143,6 +217,21 @@ func TestTally(t *testing.T) {
 		require.Equal(t, 2, tl.snapshot().moves)
 		assign("first", 0)
 		require.Equal(t, 2, tl.snapshot().moves, "it had it")
+	})
+
+	t.Run("CountsATripOnceHoweverManyProbesFail", func(t *testing.T) {
+		t.Parallel()
+		tl := newTally()
+		for _, step := range [][2]string{
+			{record.BreakerClosed, record.BreakerOpen},
+			{record.BreakerOpen, record.BreakerHalfOpen},
+			{record.BreakerHalfOpen, record.BreakerOpen},
+			{record.BreakerOpen, record.BreakerHalfOpen},
+		} {
+			tl.breaker(record.BreakerInfo{From: step[0], To: step[1]})
+		}
+		require.Equal(t, 1, tl.snapshot().trips)
+		require.Equal(t, record.BreakerHalfOpen, tl.snapshot().payments)
 	})
 
 	t.Run("KnowsWhatHoldsNow", func(t *testing.T) {

@@ -68,11 +68,14 @@ func (p *progress) run(ctx context.Context) {
 }
 
 // note says what happens, above the live line.
-func (p *progress) note(format string, args ...any) {
+func (p *progress) note(format string, args ...any) { p.say("• "+format, args...) }
+
+// say writes a line above the live one.
+func (p *progress) say(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.clear()
-	fmt.Fprintf(p.out, "• "+format+"\n", args...)
+	fmt.Fprintf(p.out, format+"\n", args...)
 }
 
 func (p *progress) draw() {
@@ -102,6 +105,7 @@ func (p *progress) line(now time.Time) string {
 	if s.holding > 0 {
 		fmt.Fprintf(&b, "  holding %d", s.holding)
 	}
+	fmt.Fprintf(&b, "  breaker %s", strings.ReplaceAll(s.payments, "_", " "))
 	return b.String()
 }
 

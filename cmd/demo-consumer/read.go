@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/headrace/headrace/kafka"
@@ -81,7 +83,7 @@ func backlog(ctx context.Context, adm *kadm.Client, group, topic string) (int64,
 		return 0, err
 	}
 	committed, err := adm.FetchOffsets(ctx, group)
-	if err != nil {
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) { // nobody has joined it yet
 		return 0, err
 	}
 	var behind int64

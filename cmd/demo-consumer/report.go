@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// report is what the demo found. Everything but rebalances, holds, seconds and rate is counted from Postgres and the
-// topics.
+// report is what the demo found. Everything but rebalances, holds, breaker_opened, seconds and rate is counted from
+// Postgres, the topics and the payment service.
 type report struct {
 	Records      int            `json:"records"`
 	Effected     int            `json:"effected"`
@@ -22,15 +22,35 @@ type report struct {
 	DeadByReason map[string]int `json:"dead_by_reason"`
 	// DeadLetters counts the records of the dead letter topic: a crash may leave a second copy of one.
 	DeadLetters int `json:"dead_letters"`
+	// Replayed are those of the effected that were dead, and had their effect when their dead letter was replayed.
+	Replayed int `json:"replayed"`
+	// Charges are the payment service's, DoubleCharges the orders that have more than one.
+	Charges       int `json:"charges"`
+	DoubleCharges int `json:"double_charges"`
 	// Problems says what does not hold, at most a few of a kind.
 	Problems   []string `json:"problems"`
 	Rebalances int      `json:"rebalances"`
 	Holds      int      `json:"holds"`
-	Seconds    float64  `json:"seconds"`
-	Rate       float64  `json:"rate"`
-	Seed       uint64   `json:"seed"`
-	Topic      string   `json:"topic"`
-	Group      string   `json:"group"`
+	// BreakerOpened is how often the payment service's did; a probe that failed is not counted.
+	BreakerOpened int     `json:"breaker_opened"`
+	Seconds       float64 `json:"seconds"`
+	Rate          float64 `json:"rate"`
+	Seed          uint64  `json:"seed"`
+	Transport     string  `json:"transport"`
+	Topic         string  `json:"topic"`
+	Group         string  `json:"group"`
+	*Stay
+
+	exhibit *place // of some dead record, nil if there is none
+}
+
+// Stay is where everything is that stays up.
+type Stay struct {
+	Brokers         []string `json:"brokers"`
+	DSN             string   `json:"dsn"`
+	DeadLetterTopic string   `json:"dead_letter_topic"`
+	Metrics         string   `json:"metrics"`
+	Payments        string   `json:"payments"`
 }
 
 // took fills what only the run itself knows.
@@ -39,7 +59,7 @@ func (r *report) took(d time.Duration, s snapshot) {
 	if d > 0 {
 		r.Rate = round(float64(r.Records) / d.Seconds())
 	}
-	r.Rebalances, r.Holds = s.moves, s.held
+	r.Rebalances, r.Holds, r.BreakerOpened = s.moves, s.held, s.trips
 }
 
 func round(f float64) float64 { return float64(int64(f*10+0.5)) / 10 }
@@ -57,18 +77,26 @@ func (r *report) print(out io.Writer, asJSON bool) error {
 
 func (r *report) text(out io.Writer) error {
 	_, err := fmt.Fprintf(out, `
-ledger of %s for %s, counted from Postgres and the topics
-  %8d effected
+ledger of %s for %s, counted from Postgres, the topics and the payment service
+  %8d effected  %s
 + %8d duplicate
 + %8d skipped
 + %8d dead      %s
 + %8d parked
 = %8d of %d records
-%.1f s, %.0f records/s, %d rebalances, %d holds
+%d charges, %d orders charged twice
+%.1f s, %.0f records/s, %d rebalances, %d holds, breaker opened %d times
 %s
-`, r.Topic, r.Group, r.Effected, r.Duplicate, r.Skipped, r.Dead, r.reasons(), r.Parked, r.sum(), r.Records,
-		r.Seconds, r.Rate, r.Rebalances, r.Holds, r.verdict())
+`, r.Topic, r.Group, r.Effected, r.risen(), r.Duplicate, r.Skipped, r.Dead, r.reasons(), r.Parked, r.sum(), r.Records,
+		r.Charges, r.DoubleCharges, r.Seconds, r.Rate, r.Rebalances, r.Holds, r.BreakerOpened, r.verdict())
 	return err
+}
+
+func (r *report) risen() string {
+	if r.Replayed == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of them replayed", r.Replayed)
 }
 
 func (r *report) sum() int { return r.Effected + r.Duplicate + r.Skipped + r.Dead + r.Parked }
@@ -83,7 +111,7 @@ func (r *report) reasons() string {
 
 func (r *report) verdict() string {
 	if r.Balanced {
-		return "balanced: every order had its effect exactly once, and only the faulty ones are dead"
+		return "balanced: every order was charged and posted exactly once, and only the faulty ones are dead"
 	}
 	text := "NOT BALANCED"
 	for _, p := range r.Problems {

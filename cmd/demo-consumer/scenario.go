@@ -28,7 +28,7 @@ type act struct {
 
 func newScenario(ctx context.Context, d *demo) *scenario {
 	s := &scenario{demo: d, result: make(chan error, 1)}
-	s.acts = []act{{55, s.outage}, {75, s.join}, {90, s.leave}}
+	s.acts = []act{{58, s.outage}, {70, s.payments}, {84, s.join}, {95, s.leave}}
 	s.due = make(chan func(context.Context) error, len(s.acts))
 	go func() { s.result <- s.play(ctx) }()
 	return s
@@ -78,14 +78,36 @@ func (s *scenario) outage(ctx context.Context) error {
 	return nil
 }
 
+// patience is how long the payment service waits for its breaker: few orders take their time to open it.
+const patience = 20 * time.Second
+
+// payments takes the payment service away until its breaker has opened, and for a while after.
+func (s *scenario) payments(ctx context.Context) error {
+	d := s.demo
+	if d.settings.payments == 0 {
+		return nil
+	}
+	trips := d.tally.snapshot().trips
+	d.progress.note("the payment service goes away")
+	d.payments.Away(true)
+	defer d.progress.note("the payment service is back")
+	defer d.payments.Away(false)
+	if !eventually(ctx, patience, func() bool { return d.tally.snapshot().trips > trips }) {
+		d.progress.note("its breaker has not opened in %s: there are too few orders", patience)
+		return nil
+	}
+	d.progress.note("its breaker has opened; it stays away for another %s", d.settings.payments)
+	pause(ctx, d.settings.payments)
+	return nil
+}
+
 // join lets a second member into the group and waits until it has partitions.
 func (s *scenario) join(ctx context.Context) error {
 	if s.demo.settings.partitions < 2 {
 		s.demo.progress.note("no second member: there is one partition, and it would get none")
 		return nil
 	}
-	hooks, assigned := signalled(s.demo.tally.hooks("second"))
-	m, err := s.demo.world.join(ctx, s.demo.settings, hooks, s.demo.log)
+	m, assigned, err := s.demo.join(ctx, "second")
 	if err != nil {
 		return err
 	}
@@ -125,6 +147,16 @@ func signalled(h *record.Hooks) (*record.Hooks, <-chan struct{}) {
 		}
 	}
 	return h, assigned
+}
+
+// eventually waits until something holds, and says whether it does.
+func eventually(ctx context.Context, most time.Duration, holds func() bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	for !holds() && ctx.Err() == nil {
+		pause(ctx, 20*time.Millisecond)
+	}
+	return holds()
 }
 
 // pause waits, or for the end of ctx.

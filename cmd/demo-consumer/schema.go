@@ -12,7 +12,7 @@ const schema = `
 select pg_advisory_xact_lock(hashtext('headrace demo'));
 create table if not exists accounts (topic text, id int, balance bigint not null default 0, primary key (topic, id));
 create table if not exists postings (
-	seq bigint generated always as identity, topic text not null, order_id text not null, account int not null, amount bigint not null
+	seq bigint generated always as identity, topic text not null, order_id text not null, account int not null, amount bigint not null, charge_id uuid not null
 )`
 
 const openAccounts = `insert into accounts (topic, id) select $1, generate_series(0, $2) on conflict do nothing`

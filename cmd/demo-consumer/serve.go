@@ -1,13 +1,15 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"time"
+
+	"github.com/headrace/headrace/dlq"
 )
 
 // serve offers the member's health and metrics. The returned function ends it.
@@ -29,11 +31,28 @@ func (d *demo) serve(m *member, out io.Writer) (stop func(), err error) {
 	}, nil
 }
 
-// invite keeps everything up until the process is interrupted, and says where it is.
-func (d *demo) invite(ctx context.Context) {
-	d.progress.note("everything stays up until you interrupt it (Ctrl-C)")
-	d.progress.note("brokers   %v, topic %s, group %s", d.world.client.Brokers, d.settings.topic, d.settings.group)
-	d.progress.note("database  psql '%s'", d.world.dsn)
-	d.progress.note("metrics   http://%s/metrics", d.metrics)
-	<-ctx.Done()
+// whereabouts is where everything is.
+func (d *demo) whereabouts() *Stay {
+	return &Stay{
+		Brokers: d.world.client.Brokers, DSN: d.world.dsn, DeadLetterTopic: dlq.DefaultTopic(d.settings.topic),
+		Metrics: "http://" + d.metrics + "/metrics", Payments: d.payments.URL(),
+	}
+}
+
+// invite says what can be done with all that stays up.
+func (d *demo) invite() {
+	w := d.whereabouts()
+	d.progress.note("everything stays up until you interrupt it (Ctrl-C), and is counted once more then")
+	d.progress.note("the customers have paid and the bugs are fixed, so most of what is dead can be replayed now:")
+	run := func(command, rest string) {
+		d.progress.say("    go run ./cmd/headrace dlq %s --brokers %s --topic %s%s", command, strings.Join(w.Brokers, ","), w.DeadLetterTopic, rest)
+	}
+	run("ls", fmt.Sprintf(" --dsn '%s'", w.DSN))
+	if d.exhibit != nil {
+		run("show", fmt.Sprintf(" --at %s/%s", d.settings.topic, d.exhibit))
+	}
+	run("replay", " --yes")
+	d.progress.say("    curl -s %s", w.Metrics)
+	d.progress.say("    curl -s %s/charges", w.Payments)
+	d.progress.say("    psql '%s'", w.DSN)
 }

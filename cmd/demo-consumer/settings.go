@@ -18,9 +18,11 @@ type settings struct {
 	dsn        string
 	topic      string
 	group      string
+	transport  string
 	listen     string
 	pace       time.Duration
 	outage     time.Duration
+	payments   time.Duration
 	session    time.Duration
 	json       bool
 	stay       bool
@@ -30,11 +32,11 @@ type settings struct {
 	audit      bool
 }
 
-const about = `demo-consumer posts orders from Kafka to accounts in Postgres while everything goes wrong, and then counts, from
-the topics and the tables alone, that each order had its effect exactly once. It exits 0 only if that holds.
-
-With nothing given it brings its own broker and its own Postgres. Usage:
-`
+// The transports.
+const (
+	ours           = "headrace"
+	watermillKafka = "watermill-kafka"
+)
 
 func parse(args []string, usage io.Writer) (settings, error) {
 	var s settings
@@ -47,17 +49,19 @@ func parse(args []string, usage io.Writer) (settings, error) {
 	}
 	fs.IntVar(&s.records, "records", 20_000, "how many orders")
 	fs.IntVar(&s.partitions, "partitions", 8, "how many partitions the topic gets")
-	fs.Uint64Var(&s.seed, "seed", 1, "the same seed makes the same orders and faults")
+	fs.Uint64Var(&s.seed, "seed", 1, "the same seed makes the same orders and faults; give all parts of a run the same")
 	fs.StringVar(&brokers, "brokers", "", "host:port,… of a real Kafka instead of the built-in one")
 	fs.StringVar(&s.dsn, "dsn", "", "connection string of a real Postgres instead of the built-in one")
 	fs.StringVar(&s.topic, "topic", "", `the topic (default "orders"; on a real Kafka "orders-<time>")`)
 	fs.StringVar(&s.group, "group", "", `the consumer group (default "billing"; on a real Kafka "billing-<time>")`)
+	fs.StringVar(&s.transport, "transport", ours, `what reads from Kafka: "headrace", or "watermill-kafka", the stock Subscriber under the same stack`)
 	fs.StringVar(&s.listen, "listen", "127.0.0.1:0", "where /livez, /readyz and /metrics are served")
-	fs.DurationVar(&s.pace, "pace", 12*time.Second, "over what time the second half of the orders comes")
+	fs.DurationVar(&s.pace, "pace", 16*time.Second, "over what time the second half of the orders comes")
 	fs.DurationVar(&s.outage, "outage", 3*time.Second, "for how long the database is away, 0 for no outage")
+	fs.DurationVar(&s.payments, "payments-outage", 3*time.Second, "for how long the payment service stays away once its breaker has opened, 0 for no outage")
 	fs.DurationVar(&s.session, "session", 10*time.Second, "after what silence of a member its partitions go to others: how long a restart waits after a kill")
 	fs.BoolVar(&s.json, "json", false, "print nothing but the report, as one JSON object")
-	fs.BoolVar(&s.stay, "stay", false, "keep broker, database and metrics up at the end, until interrupted")
+	fs.BoolVar(&s.stay, "stay", false, "keep everything up and consuming at the end, until interrupted, and count once more then")
 	fs.BoolVar(&s.verbose, "verbose", false, "log to standard error")
 	fs.BoolVar(&s.produce, "produce-only", false, "produce the orders and end")
 	fs.BoolVar(&s.consume, "consume-only", false, "consume until the group has drained the topic, count, and end; start it again after a kill")
@@ -97,8 +101,13 @@ func (s settings) validate(rest int) error {
 		return fmt.Errorf("-records %d and -partitions %d must be at least 1", s.records, s.partitions)
 	case s.part() && (len(s.brokers) == 0 || s.dsn == ""):
 		return errors.New("-produce-only, -consume-only and -audit-only need -brokers and -dsn: what they share with other processes")
-	case s.pace < 0 || s.outage < 0 || s.session <= 0:
-		return fmt.Errorf("-pace %s and -outage %s must not be negative, and -session %s must be positive", s.pace, s.outage, s.session)
+	case s.stay && (s.produce || s.audit):
+		return errors.New("-stay keeps a consumer up; -produce-only and -audit-only have none")
+	case s.transport != ours && s.transport != watermillKafka:
+		return fmt.Errorf("-transport %q must be %q or %q", s.transport, ours, watermillKafka)
+	case s.pace < 0 || s.outage < 0 || s.payments < 0 || s.session <= 0:
+		return fmt.Errorf("-pace %s, -outage %s and -payments-outage %s must not be negative, and -session %s must be positive",
+			s.pace, s.outage, s.payments, s.session)
 	}
 	return nil
 }

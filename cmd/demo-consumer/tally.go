@@ -16,10 +16,12 @@ type tally struct {
 	owners   map[int32]string
 	last     [2]string // the last move of a partition: from whom, to whom
 	moves    int       // how often the direction of moves changed: rebalances that moved something
+	payments string    // the breaker's state
+	trips    int       // how often it opened
 }
 
 func newTally() *tally {
-	return &tally{outcomes: map[record.Outcome]int{}, owners: map[int32]string{}}
+	return &tally{outcomes: map[record.Outcome]int{}, owners: map[int32]string{}, payments: record.BreakerClosed}
 }
 
 // hooks are those of one member of the group.
@@ -67,6 +69,16 @@ func (t *tally) assigned(partition int32, to string) {
 	t.moves++
 }
 
+// breaker follows the one of the payment service. A probe that fails opens it again and is no trip of its own.
+func (t *tally) breaker(i record.BreakerInfo) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.payments = i.To
+	if i.From == record.BreakerClosed && i.To == record.BreakerOpen {
+		t.trips++
+	}
+}
+
 // snapshot is a tally at one moment.
 type snapshot struct {
 	outcomes map[record.Outcome]int
@@ -74,12 +86,16 @@ type snapshot struct {
 	holding  int
 	held     int
 	moves    int
+	payments string
+	trips    int
 }
 
 func (t *tally) snapshot() snapshot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := snapshot{outcomes: map[record.Outcome]int{}, holding: t.holding, held: t.held, moves: t.moves}
+	s := snapshot{
+		outcomes: map[record.Outcome]int{}, holding: t.holding, held: t.held, moves: t.moves, payments: t.payments, trips: t.trips,
+	}
 	for o, n := range t.outcomes {
 		s.outcomes[o] = n
 		s.total += n

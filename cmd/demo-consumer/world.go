@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/headrace/headrace/internal/embedded"
 	"github.com/headrace/headrace/kafka"
@@ -18,14 +19,16 @@ type world struct {
 	client   kafka.ClientConfig
 	dsn      string
 	db       *pgxpool.Pool
+	books    string // the payment service's: a server of its own, or a schema of its own on somebody else's
 	gate     *gate
 	database *embedded.Server // nil if it is somebody else's
+	vault    *embedded.Server // the payment service's, nil if it is somebody else's
 	broker   *kfake.Cluster   // nil if it is somebody else's
 }
 
 // open brings up what the settings do not name.
 func open(ctx context.Context, s settings, log *slog.Logger) (*world, error) {
-	w := &world{client: kafka.ClientConfig{Brokers: s.brokers, Logger: log}, dsn: s.dsn, gate: newGate()}
+	w := &world{client: kafka.ClientConfig{Brokers: s.brokers, Logger: log}, dsn: s.dsn, books: s.dsn, gate: newGate()}
 	if err := errors.Join(w.openBroker(), w.openDatabase(ctx)); err != nil {
 		w.close()
 		return nil, err
@@ -47,11 +50,9 @@ func (w *world) openBroker() error {
 
 func (w *world) openDatabase(ctx context.Context) error {
 	if w.dsn == "" {
-		server, err := embedded.Postgres(ctx, embedded.Config{})
-		if err != nil {
+		if err := w.startServers(ctx); err != nil {
 			return err
 		}
-		w.database, w.dsn = server, server.DSN()
 	}
 	cfg, err := pgxpool.ParseConfig(w.dsn)
 	if err != nil {
@@ -60,6 +61,24 @@ func (w *world) openDatabase(ctx context.Context) error {
 	cfg.ConnConfig.DialFunc = w.gate.through(cfg.ConnConfig.DialFunc)
 	w.db, err = pgxpool.NewWithConfig(ctx, cfg)
 	return err
+}
+
+// startServers starts a Postgres for the orders and one for the payment service, whose outages are each their own.
+func (w *world) startServers(ctx context.Context) error {
+	start := func(server **embedded.Server) func() error {
+		return func() (err error) {
+			*server, err = embedded.Postgres(ctx, embedded.Config{})
+			return err
+		}
+	}
+	var both errgroup.Group
+	both.Go(start(&w.database))
+	both.Go(start(&w.vault))
+	if err := both.Wait(); err != nil {
+		return err
+	}
+	w.dsn, w.books = w.database.DSN(), w.vault.DSN()
+	return nil
 }
 
 // topics makes the topic. The consumer makes its dead letter topic itself.
@@ -92,7 +111,9 @@ func (w *world) close() {
 	if w.broker != nil {
 		w.broker.Close()
 	}
-	if w.database != nil {
-		_ = w.database.Close() // its directory goes with the process in any case
+	for _, server := range []*embedded.Server{w.database, w.vault} {
+		if server != nil {
+			_ = server.Close() // its directory goes with the process in any case
+		}
 	}
 }

@@ -145,7 +145,7 @@ func TestService(t *testing.T) {
 		status, c, err := s.try(t.Context(), "k", "a", 5)
 		require.NoError(t, err)
 		require.Equal(t, http.StatusCreated, status)
-		require.Equal(t, s.charges(t), []Charge{c})
+		require.Equal(t, []Charge{c}, s.charges(t))
 	})
 
 	for name, tc := range map[string]struct {

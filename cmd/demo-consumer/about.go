@@ -1,0 +1,23 @@
+package main
+
+const about = `demo-consumer charges orders from Kafka with a payment service and posts them to accounts in Postgres while
+everything goes wrong, and then counts, from the topics, the tables and the payment service alone, that each order was
+charged and posted exactly once. It exits 0 only if that holds, 1 if it does not, and 2 for a wrong command line.
+
+With nothing given it brings its own broker and its own Postgres. On those of deploy/compose (make up):
+
+  demo-consumer --brokers localhost:9092 --dsn 'postgres://headrace:headrace@localhost:5432/headrace?sslmode=disable'
+
+The parts of a run may be processes of their own; kill the consuming one as often as you like and start it again:
+
+  demo-consumer --produce-only --brokers … --dsn …
+  demo-consumer --consume-only --brokers … --dsn …
+  demo-consumer --audit-only   --brokers … --dsn …
+
+--json prints the report alone: records = effected + duplicate + skipped + dead + parked, balanced, dead_by_reason,
+charges, double_charges, breaker_opened, rebalances, seconds, rate and more. With --stay it is printed twice, each on a
+line of its own, at the end of the run and when it is interrupted, with brokers, dsn, dead_letter_topic, metrics and
+payments, where everything is.
+
+Flags, with one dash or two:
+`

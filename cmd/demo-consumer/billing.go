@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/headrace/headrace/cmd/demo-consumer/internal/payments"
+	"github.com/headrace/headrace/consumer"
+	"github.com/headrace/headrace/downstream"
+	"github.com/headrace/headrace/fault"
+)
+
+// billing is what is done with an order: it is charged, and then posted to its account with the charge's number.
+type billing struct {
+	topic  string // whose accounts and postings
+	till   string // where orders are charged
+	client *http.Client
+	mended atomic.Bool // the handler's bugs are fixed
+}
+
+// call charges an order. Its client sends the Idempotency-Key and says what a failure means.
+func (b *billing) call(ctx context.Context, e consumer.Event[order]) (payments.Charge, error) {
+	var c payments.Charge
+	o := e.Data
+	if o.Kind == cancelled {
+		return c, nil // and Apply skips it
+	}
+	body, err := json.Marshal(payments.Request{Order: o.ID, Account: o.Account, Amount: o.Amount})
+	if err != nil {
+		return c, fault.Permanent(err)
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, b.till+"/charges", bytes.NewReader(body))
+	if err != nil {
+		return c, fault.Permanent(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	return c, fetch(b.client, r, &c)
+}
+
+// fetch reads the answer's JSON.
+func fetch(client *http.Client, r *http.Request, into any) error {
+	resp, err := client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }() // there is nothing more to learn
+	if err := downstream.Check(resp); err != nil {
+		return err
+	}
+	return json.NewDecoder(resp.Body).Decode(into)
+}
+
+var errAccountLocked = errors.New("the account is locked at this moment")
+
+const post = `with posted as (insert into postings (topic, order_id, account, amount, charge_id) values ($1, $2, $3, $4, $5))
+update accounts set balance = balance + $4 where topic = $1 and id = $3`
+
+// apply posts a charged order. What fails fails after the write, so that the write must be undone.
+func (b *billing) apply(ctx context.Context, tx pgx.Tx, e consumer.Event[order], c payments.Charge) error {
+	o := e.Data
+	if _, err := tx.Exec(ctx, post, b.topic, o.ID, o.Account, o.Amount, c.ID); err != nil {
+		return err
+	}
+	if o.Kind == cancelled {
+		return fault.Skip("the order was cancelled")
+	}
+	if b.mended.Load() {
+		return nil
+	}
+	return fail(o, e.Attempt)
+}
+
+// fail is the bug that an order of the kind meets.
+func fail(o order, attempt int) error {
+	switch o.Kind {
+	case flaky:
+		if attempt < 3 {
+			return fault.Transient(errAccountLocked)
+		}
+	case stubborn:
+		return fault.Transient(errAccountLocked)
+	case refused:
+		return fault.Permanent(fmt.Errorf("account %d may not be posted to", o.Account))
+	case cursed:
+		panic("an order that nobody thought of")
+	case sound, cancelled, garbled, overloaded, limited, lost, slow, unpaid:
+	}
+	return nil
+}
