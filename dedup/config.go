@@ -111,8 +111,8 @@ type RouteConfig struct {
 	// MaxBatch is the most records that share a transaction. Defaults to Config.MaxBatch.
 	MaxBatch int
 	// Solo gives each record a transaction of its own. Its handler may then use what ends with that and would leak to
-	// other records otherwise: SET LOCAL, SET CONSTRAINTS, cursors, CREATE TEMP … ON COMMIT DROP. It costs most of the
-	// throughput.
+	// other records otherwise: SET LOCAL, set_config(…, true), SET CONSTRAINTS, cursors, CREATE TEMP … ON COMMIT DROP. It
+	// costs most of the throughput.
 	Solo bool
 	// Isolation is the transactions' isolation level. Any other than the default implies Solo.
 	//

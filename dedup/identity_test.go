@@ -26,21 +26,21 @@ func TestIdentify(t *testing.T) {
 		want string
 		err  bool
 	}{
-		"Header":                  {r: &record.Record{Headers: headers("id", "a", "id", "b")}, want: "a"},
-		"EmptyHeaderIsNone":       {r: &record.Record{Headers: headers("id", "", record.UUIDHeader, "w")}, want: "w"},
-		"NilUUIDIsNone":           {r: &record.Record{Headers: headers("id", nilUUID, record.UUIDHeader, "w")}, want: "w"},
-		"RawBytesAreHex":          {r: &record.Record{Headers: headers("id", "\xff\x00")}, want: "ff00"},
-		"Field":                   {r: &record.Record{Value: []byte(`{"order":{"id":"x"}}`)}, want: "x"},
-		"NumberAsWritten":         {r: &record.Record{Value: []byte(`{"order":{"id":9007199254740993}}`)}, want: "9007199254740993"},
-		"MissingFieldIsNone":      {r: &record.Record{Value: []byte(`{"order":{}}`), Headers: headers(record.UUIDHeader, "w")}, want: "w"},
-		"NullFieldIsNone":         {r: &record.Record{Value: []byte(`{"order":null}`), Headers: headers(record.UUIDHeader, "w")}, want: "w"},
-		"TombstoneHasNoField":     {r: &record.Record{Headers: headers(record.UUIDHeader, "w")}, want: "w"},
-		"CloudEvent":              {r: &record.Record{Headers: headers("ce_id", "1", "ce_source", "/shop")}, want: "/shop#1"},
-		"CloudEventWithUUID":      {r: &record.Record{Headers: headers("ce_id", id, "ce_source", "/shop")}, want: id},
-		"NoJSONCannotBeRead":      {r: &record.Record{Value: []byte("<xml>")}, err: true},
-		"ObjectCannotBeRead":      {r: &record.Record{Value: []byte(`{"order":{"id":{}}}`)}, err: true},
-		"TooLongCannotBeRead":     {r: &record.Record{Headers: headers("id", strings.Repeat("x", maxID+1))}, err: true},
-		"Nothing":                 {r: &record.Record{Partition: 3, Offset: 7, TopicID: topicID}, want: topicID.String() + "/3/7"},
+		"Header":              {r: &record.Record{Headers: headers("id", "a", "id", "b")}, want: "a"},
+		"EmptyHeaderIsNone":   {r: &record.Record{Headers: headers("id", "", record.UUIDHeader, "w")}, want: "w"},
+		"NilUUIDIsNone":       {r: &record.Record{Headers: headers("id", nilUUID, record.UUIDHeader, "w")}, want: "w"},
+		"RawBytesAreHex":      {r: &record.Record{Headers: headers("id", "\xff\x00")}, want: "ff00"},
+		"Field":               {r: &record.Record{Value: []byte(`{"order":{"id":"x"}}`)}, want: "x"},
+		"NumberAsWritten":     {r: &record.Record{Value: []byte(`{"order":{"id":9007199254740993}}`)}, want: "9007199254740993"},
+		"MissingFieldIsNone":  {r: &record.Record{Value: []byte(`{"order":{}}`), Headers: headers(record.UUIDHeader, "w")}, want: "w"},
+		"NullFieldIsNone":     {r: &record.Record{Value: []byte(`{"order":null}`), Headers: headers(record.UUIDHeader, "w")}, want: "w"},
+		"TombstoneHasNoField": {r: &record.Record{Headers: headers(record.UUIDHeader, "w")}, want: "w"},
+		"CloudEvent":          {r: &record.Record{Headers: headers("ce_id", "1", "ce_source", "/shop")}, want: "/shop#1"},
+		"CloudEventWithUUID":  {r: &record.Record{Headers: headers("ce_id", id, "ce_source", "/shop")}, want: id},
+		"NoJSONCannotBeRead":  {r: &record.Record{Value: []byte("<xml>")}, err: true},
+		"ObjectCannotBeRead":  {r: &record.Record{Value: []byte(`{"order":{"id":{}}}`)}, err: true},
+		"TooLongCannotBeRead": {r: &record.Record{Headers: headers("id", strings.Repeat("x", maxID+1))}, err: true},
+		"Nothing":             {r: &record.Record{Partition: 3, Offset: 7, TopicID: topicID}, want: topicID.String() + "/3/7"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

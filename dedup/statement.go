@@ -42,7 +42,7 @@ func (s *statements) scan(sql string) error {
 				return err
 			}
 			st = statement{head: st.head[:0]}
-		case s.leaks(name(word)) && sc.atCall():
+		case s.leaks(name(word), sc) && sc.atCall():
 			return &TxError{Statement: name(word), Why: "it changes the session for the records that come after"}
 		default:
 			st.add(word)
@@ -183,11 +183,12 @@ func perTransaction(verb, next string) bool {
 	return verb == "set" && (next == "local" || next == "constraints" || next == "transaction")
 }
 
-// leaks knows the functions that outlive the record.
-func (s *statements) leaks(function string) bool {
+// leaks knows the functions that outlive the record; their arguments come next. What set_config sets outlives the
+// transaction too, unless its last argument is true: any other expression could be anything.
+func (s *statements) leaks(function string, arguments scanner) bool {
 	switch function {
 	case "set_config":
-		return !s.solo
+		return !s.solo || !arguments.endInTrue()
 	case "pg_advisory_lock", "pg_advisory_lock_shared", "pg_try_advisory_lock", "pg_try_advisory_lock_shared",
 		"pg_advisory_unlock", "pg_advisory_unlock_shared", "pg_advisory_unlock_all":
 		return true
@@ -206,6 +207,16 @@ type scanner struct {
 }
 
 func (s *scanner) next() (string, bool) {
+	for {
+		token, ok := s.token()
+		if !ok || wordStart(token[0]) || token[0] == '"' || token[0] == ';' {
+			return token, ok
+		}
+	}
+}
+
+// token also gives what is no word, by its first byte: a literal, a number, an operator, a bracket.
+func (s *scanner) token() (string, bool) {
 	for s.at < len(s.text) {
 		rest := s.text[s.at:]
 		switch c := rest[0]; {
@@ -214,36 +225,45 @@ func (s *scanner) next() (string, bool) {
 			s.at += n
 			if n == 1 && s.at < len(s.text) && s.text[s.at] == '\'' && (c == 'e' || c == 'E') {
 				s.at += quoted(s.text[s.at:], '\'', true)
-				continue
+				return "'", true
 			}
 			return strings.ToLower(rest[:n]), true
-		case c == ';':
-			s.at++
-			return ";", true
 		case c == '"':
 			n := quoted(rest, '"', false)
 			s.at += n
 			return rest[:n], true
+		case strings.IndexByte(" \t\n\r\f\v", c) >= 0, strings.HasPrefix(rest, "--"), strings.HasPrefix(rest, "/*"):
+			s.at += jump(rest)
 		default:
 			s.at += jump(rest)
+			return rest[:1], true
 		}
 	}
 	return "", false
 }
 
 // atCall says whether an argument list comes next.
-func (s *scanner) atCall() bool {
-	for at := s.at; at < len(s.text); {
-		switch rest := s.text[at:]; {
-		case rest[0] == '(':
-			return true
-		case strings.HasPrefix(rest, "--"), strings.HasPrefix(rest, "/*"), strings.IndexByte(" \t\n\r\f\v", rest[0]) >= 0:
-			at += jump(rest)
-		default:
-			return false
+func (s scanner) atCall() bool {
+	token, _ := s.token()
+	return token == "("
+}
+
+// endInTrue says whether the last argument of the list that comes next is the keyword true.
+func (s scanner) endInTrue() bool {
+	depth := 0
+	for last := [2]string{}; ; {
+		token, ok := s.token()
+		switch token {
+		case "(":
+			depth++
+		case ")":
+			depth--
 		}
+		if !ok || depth == 0 {
+			return ok && last == [2]string{",", "true"}
+		}
+		last = [2]string{last[1], token}
 	}
-	return false
 }
 
 // jump is the length of what starts here and is no word.
