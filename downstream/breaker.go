@@ -120,7 +120,6 @@ func (b *breaker) allow(c *Call) error {
 	b.mu.Unlock()
 	b.settle()
 	if err != nil {
-		b.keepShut()
 		refused := &fault.RefusedError{Dependency: b.d.cfg.Name, Reason: fault.ErrBreakerOpen}
 		if state == gobreaker.StateOpen { // not while a probe is out, which may end at any moment
 			refused.RetryAfter = max(time.Until(next), hair)
@@ -192,24 +191,15 @@ func (b *breaker) up() {
 	}
 	b.leading.Lock()
 	defer b.leading.Unlock()
-	if closed, _ := b.closed(); closed {
+	if b.closed() {
 		b.d.gate.answered()
 	}
 }
 
-// keepShut is for a gate that somebody opened although the breaker is not closed.
-func (b *breaker) keepShut() {
-	b.leading.Lock()
-	defer b.leading.Unlock()
-	if closed, next := b.closed(); !closed {
-		b.d.gate.shutUntil(next)
-	}
-}
-
-func (b *breaker) closed() (bool, time.Time) {
+func (b *breaker) closed() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.state == gobreaker.StateClosed, b.next
+	return b.state == gobreaker.StateClosed
 }
 
 // tellAll tells the hooks, one goroutine at a time. A hook may ask for the state, and change it by that: whoever is

@@ -13,16 +13,16 @@ type bulkhead struct {
 	queue list.List // of chan struct{}
 }
 
-// try takes a place if there is one that nobody waits for.
+// try takes a place if one is free.
 func (b *bulkhead) try() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.take()
 }
 
-// take: callers hold mu.
+// take: callers hold mu. While somebody waits none is free: leave gives it on.
 func (b *bulkhead) take() bool {
-	if b.free == 0 || b.queue.Len() > 0 {
+	if b.free == 0 {
 		return false
 	}
 	b.free--

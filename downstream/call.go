@@ -89,7 +89,7 @@ func (c *Call) end(e fault.Evidence, outcome string, f fault.Fault) Charge {
 func (d *Dependency) heldBack(p Pass, f fault.Fault) {
 	d.breaker.leading.Lock()
 	defer d.breaker.leading.Unlock()
-	if closed, _ := d.breaker.closed(); !closed {
+	if !d.breaker.closed() {
 		return
 	}
 	var until time.Time

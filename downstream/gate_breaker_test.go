@@ -195,6 +195,7 @@ func TestGateFollowsTheBreaker(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, downstream.Outage, fail(t, d))
 		pass.FailedUntil(time.Time{})
+		d.Observe(&record.Hooks{OnCall: func(i record.CallInfo) { require.NotEqual(t, record.CallRefused, i.Outcome) }})
 		l.since = time.Now()
 		l.add(t, answers)
 		elapse(openFor + time.Second)

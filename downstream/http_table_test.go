@@ -179,6 +179,17 @@ var httpTable = []httpLine{
 			}
 		},
 	},
+	// The context ended while the request was written: over HTTP/2 nobody knows how far it came.
+	{
+		name: "ContextWhileWriting", serve: silent, timeout: 200 * time.Millisecond, class: fault.ClassAmbiguous,
+		header: "Long: " + strings.Repeat("x", 1<<16),
+		prepare: func(_ *testing.T, tr *http.Transport, _ *server) {
+			tr.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+				return &stuck{c, make(chan struct{})}, err
+			}
+		},
+	},
 	// After it.
 	{
 		name: "ClosedUnread", class: fault.ClassAmbiguous, serve: func(t *testing.T) *server {
@@ -247,6 +258,22 @@ var httpTable = []httpLine{
 	{name: "408UnderAKey", serve: status(408), class: fault.ClassTransient, reads: 1},
 	{name: "500UnderAKey", serve: status(500), class: fault.ClassAmbiguous, reads: 1},
 	{name: "502ToAGet", method: http.MethodGet, serve: status(502), class: fault.ClassTransient, reads: 1},
+}
+
+// stuck is a connection that takes nothing until it is closed.
+type stuck struct {
+	net.Conn
+	closed chan struct{}
+}
+
+func (c *stuck) Write([]byte) (int, error) {
+	<-c.closed
+	return 0, net.ErrClosed
+}
+
+func (c *stuck) Close() error {
+	close(c.closed)
+	return c.Conn.Close()
 }
 
 // secure is a server whose certificate nobody knows but s.tls.

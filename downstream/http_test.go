@@ -164,6 +164,28 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	}
 }
 
+func TestALongFailureIsNotReadToItsEnd(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = io.CopyN(w, zeros{}, 8<<20)
+	}))
+	t.Cleanup(srv.Close)
+	resp, err := payments(t).Transport(srv.Client().Transport).RoundTrip(func() *http.Request {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL, http.NoBody)
+		require.NoError(t, err)
+		return req
+	}())
+	require.NoError(t, err)
+	require.NoError(t, resp.Request.Context().Err())
+	require.EqualError(t, downstream.Check(resp), "GET: status 418 I'm a teapot")
+	require.Error(t, resp.Request.Context().Err(), "it is closed")
+	kept, err := io.ReadAll(resp.Body)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.Len(t, kept, 64<<10)
+	require.NoError(t, resp.Body.Close())
+}
+
 // A read was cut at 793 kB of 1 MB when the attempt's context ended with RoundTrip.
 func TestALongBodyIsReadToItsEnd(t *testing.T) {
 	t.Parallel()
@@ -240,6 +262,18 @@ func TestIdempotencyKey(t *testing.T) {
 		require.Empty(t, sent(t, ctx, http.MethodGet))
 		named, _ := downstream.IdempotencyKey(ctx, "second charge")
 		require.Equal(t, []string{named}, sent(t, downstream.WithOperation(ctx, "second charge"), http.MethodPost))
+	})
+	t.Run("TakesFromNetHTTPWhatItWouldSendAgain", func(t *testing.T) {
+		t.Parallel()
+		b := newBase(func(_ int, req *http.Request) (*http.Response, error) {
+			require.Nil(t, req.GetBody)
+			require.NotContains(t, req.Header, fault.IdempotencyKey)
+			return answer(req, 200)
+		})
+		req := request(ctx, t, http.MethodPost)
+		_, err := statusOf(t, d, b, req)
+		require.NoError(t, err)
+		require.NotNil(t, req.GetBody)
 	})
 	t.Run("OfTheCallerIsKept", func(t *testing.T) {
 		t.Parallel()
