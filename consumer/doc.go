@@ -55,7 +55,8 @@
 //
 // Dead letters that are replayed come back through "<topic>.<group>.replay", which every route reads beside its topic
 // through the same layers. The route that the letter was of runs it under its old identity, so that a second replay has
-// no second effect; the others settle it as foreign.
+// no second effect; the others settle it as foreign. It comes after whatever its topic has brought meanwhile: order is
+// kept among what is replayed, not between that and the source.
 //
 // # What is refused, and when
 //

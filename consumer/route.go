@@ -39,7 +39,8 @@ var _ AnyRoute = Route[any]{}
 
 // Options are what routes may differ in. The zero value has the defaults.
 type Options struct {
-	// Attempts is how often a record's handler may fail before the record is dead, where trying again can help at all.
+	// Attempts is how often a record's handler, or its call, may fail before the record is dead, where trying again can
+	// help at all.
 	//
 	// Defaults to 3.
 	Attempts int

@@ -178,6 +178,29 @@ func TestRun_End(t *testing.T) {
 		close(leave)
 	})
 
+	t.Run("GivesUpACallThatNeverEnds", func(t *testing.T) {
+		t.Parallel()
+		b := newBed(t)
+		leave := make(chan struct{})
+		route := CallRoute[item, receipt]{
+			Name: "stuck", Topic: "orders", Dependency: dependency(t, "payments"), Repeat: RepeatSafe, CallTimeout: 500 * time.Millisecond,
+			Call: func(context.Context, Event[item]) (receipt, error) {
+				<-leave // and ignores its context
+				return receipt{}, nil
+			},
+			Apply: func(context.Context, pgx.Tx, Event[item], receipt) error { return nil },
+		}
+		route.Attempts, route.AttemptTimeout = 1, 500*time.Millisecond
+		cfg := b.config()
+		cfg.DeadLetterTimeout, cfg.CommitReserve, cfg.MaxPollInterval = time.Second, 500*time.Millisecond, 3*time.Second
+		cfg.DrainGrace, cfg.HardGrace = 500*time.Millisecond, 500*time.Millisecond
+		b.produce(items("ok", 1)...)
+		r := b.start(cfg, route)
+		b.eventually("liveness turns red", func() bool { code, _ := r.ask("/livez"); return code == http.StatusServiceUnavailable })
+		require.ErrorContains(t, r.ended(), `the call of route "stuck" has been at orders/`)
+		close(leave)
+	})
+
 	t.Run("GoesOnWhereThePreviousOneStopped", func(t *testing.T) {
 		t.Parallel()
 		b := newBed(t)

@@ -68,7 +68,8 @@ func (c *Consumer) lookAtBroker(ctx context.Context, create bool) (topics, []Pro
 	}
 	ps = append(ps, letters(ctx, admin, found)...)
 	c.lookUpLetters(ctx, admin, found)
-	ps = append(ps, c.lookAtReplayTopics(ctx, admin, found, create)...)
+	// Not made after dead letter topics that are to be changed first: they would be made after the wrong ones.
+	ps = append(ps, c.lookAtReplayTopics(ctx, admin, found, create && len(ps) == 0)...)
 	return found, append(ps, c.retentionProblems(found)...)
 }
 
