@@ -46,6 +46,7 @@ func (c *chain) head() *record.Record { return c.rs[0] }
 func (c *chain) run() {
 	defer func() {
 		c.turn.Release()
+		c.doubt.clear(c.rt.Gates)
 		if p := recover(); p != nil {
 			_ = c.rt.stray(c.rs[0], p) // it has told the hooks; the records are given back with the message
 		}
@@ -212,7 +213,9 @@ func (c *chain) calling() bool {
 
 // begin is for a new head.
 func (c *chain) begin() {
-	c.free, c.flooded, c.doubt = 0, nil, doubt{}
+	c.free, c.flooded = 0, nil
+	c.doubt.clear(c.rt.Gates)
+	c.doubt = doubt{}
 	c.turn.Release()
 	c.turn = downstream.Pass{}
 }

@@ -125,9 +125,13 @@ func (c *claim) next() *delivered {
 
 func (c *claim) take() *delivered {
 	m, own, skipped, rest := &delivered{}, map[string]bool{}, map[string]bool{}, c.line[:0:0]
-	for _, r := range c.line {
+	for i, r := range c.line {
+		if len(m.rs) == c.maxBatch {
+			rest = append(rest, c.line[i:]...)
+			break
+		}
 		d := r.Domain()
-		if len(m.rs) == c.maxBatch || d != "" && (skipped[d] || c.busy[d] > 0 && !own[d]) {
+		if d != "" && (skipped[d] || c.busy[d] > 0 && !own[d]) {
 			skipped[d] = true
 			rest = append(rest, r)
 			continue

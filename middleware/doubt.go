@@ -1,6 +1,8 @@
 package middleware
 
 import (
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headrace/headrace/downstream"
@@ -14,26 +16,33 @@ const (
 	doubtAge    = time.Minute
 )
 
-// doubt counts failures of one record's calls in a row that were not charged to it because nobody corroborated them.
+// doubt is about one record: whether its calls fail because of it or because its dependency is down. It counts the
+// failures in a row that were not charged because nobody corroborated them.
 type doubt struct {
-	rounds int
-	since  time.Time
-	told   bool
+	rounds  int
+	since   time.Time
+	told    bool
+	counted bool // among those of the route
 }
 
 // note is told of each decision about the head of c.
 func (d *doubt) note(c *chain, is Decision) {
-	e := c.called()
-	switch {
-	case e == nil || e.Charge == downstream.Outage:
+	switch e := c.called(); {
+	case e != nil && e.Charge == downstream.Free:
+		d.round(c, e)
+	case e != nil && e.Charge == downstream.Outage: // the gate keeps others from coming after it
+		d.clear(c.rt.Gates)
 	case is.Charged:
-		*d = doubt{told: d.told}
-	case e.Charge == downstream.Free:
-		d.count(c, e)
+		d.clear(c.rt.Gates)
+		d.rounds = 0
 	}
 }
 
-func (d *doubt) count(c *chain, e *CallError) {
+func (d *doubt) round(c *chain, e *CallError) {
+	if !d.counted {
+		d.counted = true
+		c.rt.Gates.doubt(1)
+	}
 	if d.rounds++; d.rounds == 1 {
 		d.since = time.Now()
 	}
@@ -48,4 +57,54 @@ func (d *doubt) count(c *chain, e *CallError) {
 		Hint: e.Dependency + " has answered nobody since, so the record is not charged and its key waits: if " + e.Dependency +
 			" is well, it is the record; make the call's error Permanent, or take the record out",
 	})
+}
+
+func (d *doubt) clear(s *Gates) {
+	if d.counted {
+		d.counted = false
+		s.doubt(-1)
+	}
+}
+
+// doubts are the records of a route that are in doubt at this moment. From some number on the scheduler begins nothing
+// more until one of them succeeds, is charged, or finds the gate shut: a breaker opens when half of what it saw in its
+// window has failed, and after a busy minute that takes long; without this bound each record of the backlog would fail
+// once and wait in memory, to make it happen.
+type doubts struct {
+	most int64 // 0 for a route that does not call
+	now  atomic.Int64
+
+	mu   sync.Mutex
+	from time.Time // since when they are too many
+}
+
+// mostDoubts: as many as can call at once, more would wait for them; and enough for the breaker to see an outage.
+func mostDoubts(cfg downstream.Config) int64 {
+	return int64(max(cfg.MaxConcurrent, 2*cfg.Breaker.MinRequests))
+}
+
+func (d *doubts) shut() bool { return d.most > 0 && d.now.Load() >= d.most }
+
+func (d *doubts) since() (time.Time, bool) {
+	if !d.shut() {
+		return time.Time{}, false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.from, true
+}
+
+// doubt counts records that have come into doubt, or out of it.
+func (s *Gates) doubt(n int64) {
+	d := &s.doubts
+	d.mu.Lock()
+	now := d.now.Add(n)
+	crossed := (now >= d.most) != (now-n >= d.most)
+	if crossed {
+		d.from = time.Now()
+	}
+	d.mu.Unlock()
+	if crossed {
+		s.changed()
+	}
 }

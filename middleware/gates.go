@@ -21,6 +21,7 @@ type Gates struct {
 	// called is the gate of the dependency that the route calls, nil for none. It shuts the route as the others do, but a
 	// pass of it is for one call.
 	called *downstream.Gate
+	doubts doubts
 
 	mu       sync.Mutex
 	watchers map[int]func()
@@ -67,13 +68,15 @@ func (s *Gates) find(dependency string) *downstream.Gate {
 	return nil
 }
 
-// calls makes g the gate of the route's calls, unless there is another one with its name. Before the first message.
-func (s *Gates) calls(g *downstream.Gate) {
+// calls makes d's gate that of the route's calls, unless there is another one with its name. Before the first message.
+func (s *Gates) calls(d *downstream.Dependency) {
+	g := d.Gate()
 	if s.find(g.Name()) == nil {
 		s.add(g)
 	}
 	if s.find(g.Name()) == g {
 		s.called = g
+		s.doubts.most = mostDoubts(d.Config())
 	}
 }
 
@@ -97,7 +100,7 @@ func (s *Gates) Shut() bool {
 			return true
 		}
 	}
-	return false
+	return s.doubts.shut()
 }
 
 // Watch calls f whenever Shut may have changed; it must be quick and may call Shut.
@@ -122,6 +125,9 @@ func (s *Gates) Down() map[string]time.Time {
 		if since, shut := g.Since(); shut {
 			down[g.Name()] = since
 		}
+	}
+	if since, shut := s.doubts.since(); shut && down[s.called.Name()].IsZero() {
+		down[s.called.Name()] = since
 	}
 	return down
 }

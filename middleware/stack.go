@@ -157,7 +157,7 @@ func (rt *Route) prepare() {
 			rt.Gates = NewGates(downstream.GateConfig{ProbeTimeout: rt.Retry.CallTimeout + 2*rt.Retry.AttemptTimeout + 5*time.Second})
 		}
 		if rt.Call != nil && rt.Call.Dependency != nil {
-			rt.Gates.calls(rt.Call.Dependency.Gate())
+			rt.Gates.calls(rt.Call.Dependency)
 		}
 		if rt.Flood == nil {
 			rt.Flood = NewFloodGuard(FloodConfig{})
