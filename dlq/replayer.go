@@ -94,20 +94,20 @@ func (r *replayer) address(ctx context.Context, p *parcel) error {
 	if err != nil {
 		return err
 	}
-	if err := r.undeliverable(p.entry, env); err != nil {
-		p.result.Err = err
-		return nil
+	if p.result.Err = r.undeliverable(p.entry, env); p.result.Err == nil {
+		p.result.Topic = ReplayTopic(env.Origin.Topic, env.Group)
+		p.rec = replayRecord(p.entry, env, p.result.Topic)
+		err = r.check(ctx, env.Origin.Topic, env.Group, p.result.Topic)
 	}
-	topic := ReplayTopic(env.Origin.Topic, env.Group)
-	if err := r.check(ctx, env.Origin.Topic, env.Group, topic); err != nil {
-		return err
+	return err
+}
+
+func replayRecord(e *Entry, env Envelope, topic string) kafka.ProducerRecord {
+	rec := kafka.ProducerRecord{Topic: topic, Key: e.Key, Value: e.Value, Headers: env.Append(e.Headers)}
+	if e.Envelope.Origin.Known() {
+		rec.Partition = &env.Origin.Partition
 	}
-	p.result.Topic = topic
-	p.rec = kafka.ProducerRecord{Topic: topic, Key: p.entry.Key, Value: p.entry.Value, Headers: env.Append(p.entry.Headers)}
-	if p.entry.Envelope.Origin.Known() {
-		p.rec.Partition = &env.Origin.Partition
-	}
-	return nil
+	return rec
 }
 
 // undeliverable says what a letter lacks.

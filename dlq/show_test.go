@@ -58,7 +58,7 @@ func FuzzEscape(f *testing.F) {
 
 func TestPreview_ShowsNoSecrets(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, `{"user":"a","password":***}`, dlq.Preview([]byte(`{"user":"a","password":"hunter2"}`), 0))
+	require.Equal(t, `user=a {"password":***}`, dlq.Preview([]byte(`user=a {"password":"hunter2"}`), 0))
 	require.Equal(t, "postgres://***@db\\x1b[2J", dlq.Preview([]byte("postgres://app:s3cr3t@db\x1b[2J"), 0))
 	require.Equal(t, "ab… (2 more bytes)", dlq.Preview([]byte("abcd"), 2))
 	large := append([]byte("token=t0ps3cret "), make([]byte, 1<<20)...)
