@@ -16,7 +16,7 @@ import (
 //
 //   - It says nothing of when it will be half open, and changes its state only when it is touched. So the time of
 //     opening is noted here, and the gate wakes somebody to touch it.
-//   - A probe that never ends keeps it half open for ever. So each call has a timer.
+//   - A probe that never ends keeps it half open for ever. So each call has a limit.
 //   - It tells of a change under its lock, where nothing may be done. So changes are queued, and told after it.
 //   - It forgets what ends after a change. So each call compares itself.
 //
@@ -33,6 +33,7 @@ type breaker struct {
 	queue  []change
 	untold []record.BreakerInfo
 	tells  bool // somebody is telling the hooks
+	calls  inFlight
 	// opened counts the times that it opened, and answers what the dependency answered: a call sees by them what happened
 	// since it began, and needs no clock.
 	opened, answers uint64
@@ -59,6 +60,7 @@ var (
 
 func (b *breaker) init(d *Dependency) {
 	b.d = d
+	b.calls.ring = b.ring
 	c := d.cfg.Breaker
 	b.cb = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:         d.cfg.Name,
@@ -117,18 +119,34 @@ func (b *breaker) allow(c *Call) error {
 	opened, answers := b.opened, b.answers
 	done, err := b.cb.Allow()
 	state, next := b.state, b.next
+	if err == nil {
+		c.done, c.opened, c.answers = done, opened, answers
+		c.probe = state == gobreaker.StateHalfOpen
+		b.calls.add(c)
+	}
 	b.mu.Unlock()
 	b.settle()
-	if err != nil {
-		refused := &fault.RefusedError{Dependency: b.d.cfg.Name, Reason: fault.ErrBreakerOpen}
-		if state == gobreaker.StateOpen { // not while a probe is out, which may end at any moment
-			refused.RetryAfter = max(time.Until(next), hair)
+	if err == nil {
+		if c.probe {
+			b.d.gate.probeBegan()
 		}
-		return refused
+		return nil
 	}
-	c.done, c.opened, c.answers = done, opened, answers
-	c.probe = state == gobreaker.StateHalfOpen
-	return nil
+	refused := &fault.RefusedError{Dependency: b.d.cfg.Name, Reason: fault.ErrBreakerOpen}
+	if state == gobreaker.StateOpen { // not while a probe is out, which may end at any moment
+		refused.RetryAfter = max(time.Until(next), hair)
+	}
+	return refused
+}
+
+// ring ends the calls that do not end: nobody knows what becomes of them.
+func (b *breaker) ring(armed uint64) {
+	b.mu.Lock()
+	over := b.calls.overdue(armed)
+	b.mu.Unlock()
+	for _, c := range over {
+		c.end(fault.SaysDown, record.CallFailed, fault.Fault{Class: fault.ClassAmbiguous})
+	}
 }
 
 // end takes the news of a call. The first time counts.
@@ -137,10 +155,11 @@ func (b *breaker) end(c *Call, e fault.Evidence) (first bool, charge Charge) {
 	first = !c.ended
 	c.ended = true
 	if first {
+		b.calls.remove(c)
 		c.done(resultOf[e])
 	}
 	switch {
-	case e == fault.SaysDown && (c.probe || b.opened != c.opened):
+	case e == fault.SaysDown && b.opened != c.opened: // by others, by this one, or again by a probe
 		charge = Outage
 	case e == fault.SaysDown && b.answers == c.answers:
 		charge = Free

@@ -109,6 +109,29 @@ func TestBreaker(t *testing.T) {
 		elapse(limit + time.Second)
 		require.Equal(t, record.BreakerOpen, d.State(), "what hangs has failed")
 	})
+	bubble("EachCallHasItsLimit", func(t *testing.T) {
+		var took []time.Duration
+		d := payments(t, func(c *downstream.Config) {
+			c.Hooks = &record.Hooks{OnCall: func(i record.CallInfo) {
+				require.Equal(t, record.CallFailed, i.Outcome)
+				took = append(took, i.Took)
+			}}
+		})
+		var calls []*downstream.Call
+		for _, seconds := range []time.Duration{7, 3, 5, 1, 9, 0} {
+			c, err := d.Begin(seconds * time.Second)
+			require.NoError(t, err)
+			calls = append(calls, c)
+		}
+		elapse(2 * time.Second)
+		calls[4].End(true, transient)
+		elapse(time.Minute)
+		require.Equal(t, []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second, 5 * time.Second, 7 * time.Second}, took)
+		for _, c := range calls {
+			c.End(true, transient)
+		}
+		require.Len(t, took, 6)
+	})
 	bubble("OldFailuresFallOutOfTheWindow", func(t *testing.T) {
 		d := payments(t)
 		for range 3 {

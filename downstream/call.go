@@ -10,30 +10,26 @@ import (
 
 // Call is one call that the breaker let through.
 type Call struct {
-	d     *Dependency
-	route string
-	began time.Time
-	limit time.Duration
-	epoch Pass // of the gate, when the call began
-	timer *time.Timer
+	d          *Dependency
+	route      string
+	began, due time.Time
+	gate       Pass // of the moment when the call began
 
 	// Of the breaker, which has the lock.
 	done            func(error)
 	opened, answers uint64
 	probe, ended    bool
+	prev, next      *Call
 }
 
 // begin asks the breaker, which may have a probe to give, and starts the clock.
 func (c *Call) begin(limit time.Duration) error {
+	c.began, c.gate = time.Now(), c.d.gate.now()
+	c.due = c.began.Add(limit)
 	if err := c.d.breaker.allow(c); err != nil {
 		c.d.refused(c.route, err)
 		return err
 	}
-	if c.probe {
-		c.d.gate.probeBegan()
-	}
-	c.began, c.limit, c.epoch = time.Now(), limit, c.d.gate.now()
-	c.timer = time.AfterFunc(max(limit, 0), c.expire)
 	return nil
 }
 
@@ -51,13 +47,7 @@ func (c *Call) End(failed bool, f fault.Fault) Charge {
 	if failed {
 		evidence = f.Evidence(c.d.cfg.Name)
 	}
-	c.timer.Stop()
 	return c.end(evidence, outcome(failed, f, evidence), f)
-}
-
-// expire is the end of a call that does not end: nobody knows what became of it.
-func (c *Call) expire() {
-	c.end(fault.SaysDown, record.CallFailed, fault.Fault{Class: fault.ClassAmbiguous})
 }
 
 func (c *Call) end(e fault.Evidence, outcome string, f fault.Fault) Charge {
@@ -69,7 +59,7 @@ func (c *Call) end(e fault.Evidence, outcome string, f fault.Fault) Charge {
 		return charge
 	}
 	if e == fault.SaysDown && f.Class == fault.ClassUnavailable {
-		c.d.heldBack(c.epoch, f)
+		c.d.heldBack(c.gate, f)
 	}
 	if c.probe {
 		c.d.gate.probeEnded()

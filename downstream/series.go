@@ -50,7 +50,8 @@ func (s *series) judge(resp *http.Response, err error) fault.Fault {
 	return f
 }
 
-// pause waits before the next try; false if there is none. Then the caller gets what it has.
+// pause waits before the next try; false if there is none, and the caller gets what it has. Of a probe there is none: the
+// breaker is not closed.
 func (s *series) pause(req *http.Request, resp *http.Response, f fault.Fault, n int) bool {
 	c := s.d.cfg.Retry
 	wait := max(backoff.Jitter(backoff.Exponential(c.Base, c.Cap, n-1)), f.RetryAfter)

@@ -178,6 +178,7 @@ func TestTriesOutsideOfARoute(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 429, code)
 		require.Equal(t, []time.Duration{0}, b.at)
+		require.Zero(t, time.Since(b.since), "it does not wait for what it will not do")
 
 		year := newBase(func(_ int, req *http.Request) (*http.Response, error) {
 			return answer(req, 429, "Retry-After: 31536000")
@@ -227,6 +228,7 @@ func TestTriesOutsideOfARoute(t *testing.T) {
 		_, err := statusOf(t, d, b, request(t.Context(), t, http.MethodGet))
 		require.NoError(t, err)
 		require.Len(t, b.at, 1)
+		require.Zero(t, time.Since(b.since), "and waits for none")
 	})
 	bubble("InARouteThereIsOneTry", func(t *testing.T, d *downstream.Dependency) {
 		for _, p := range []*downstream.Dependency{d, payments(t)} {

@@ -65,8 +65,7 @@ func (t *transport) outside(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	t.d.tokens.earn()
-	// A probe is one request, and so is what a route waits for.
-	if _, inRoute := PermitFrom(ctx); inRoute || s.call.probe {
+	if _, inRoute := PermitFrom(ctx); inRoute {
 		s.attempts = 1
 	}
 	returned := false
