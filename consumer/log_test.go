@@ -32,6 +32,24 @@ func TestLog(t *testing.T) {
 			require.Contains(t, out.String(), "untold_before=999")
 		})
 	})
+	t.Run("OutageIsOneWarningHoweverManyProbesFail", func(t *testing.T) {
+		t.Parallel()
+		var out bytes.Buffer
+		h := logHooks(slog.New(slog.NewTextHandler(&out, nil)))
+		change := func(from, to string) {
+			h.OnBreaker(record.BreakerInfo{Dependency: "payments", From: from, To: to, Open: 90 * time.Second})
+		}
+		change(record.BreakerClosed, record.BreakerOpen)
+		for range 3 {
+			change(record.BreakerOpen, record.BreakerHalfOpen)
+			change(record.BreakerHalfOpen, record.BreakerOpen)
+		}
+		change(record.BreakerOpen, record.BreakerHalfOpen)
+		change(record.BreakerHalfOpen, record.BreakerClosed)
+		require.Equal(t, 1, strings.Count(out.String(), "level=WARN"), out.String())
+		require.Equal(t, 9, strings.Count(out.String(), "\n"), "a line each")
+		require.Contains(t, out.String(), `level=INFO msg="breaker closes" dependency=payments open_for=1m30s`)
+	})
 	t.Run("RouteThatHoldsIsOneLineAndItsEndAnother", func(t *testing.T) {
 		t.Parallel()
 		var out bytes.Buffer

@@ -81,14 +81,22 @@ func (c *Consumer) retention(s spec, found topics) time.Duration {
 	if c.cfg.InboxRetention != 0 {
 		return max(c.cfg.InboxRetention, 0)
 	}
-	longest := time.Duration(0)
+	kept := c.longest(s, found)
+	if kept < 0 {
+		return 0
+	}
+	return add(kept, retentionSlack)
+}
+
+// longest is for how long a record of the route can come again.
+func (c *Consumer) longest(s spec, found topics) (longest time.Duration) {
 	for _, k := range c.keepings(s, found) {
 		if k.kept < 0 {
-			return 0
+			return kafka.Forever
 		}
 		longest = max(longest, k.kept)
 	}
-	return add(longest, retentionSlack)
+	return longest
 }
 
 // inputs are the topics that the consumer reads: the sources and their replay topics, each once.

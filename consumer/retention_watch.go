@@ -19,7 +19,7 @@ func (c *Consumer) watchRetention(ctx context.Context, found topics) {
 	defer c.metrics.retention.Reset()
 	tick := time.NewTicker(retentionInterval)
 	defer tick.Stop()
-	for {
+	for was := found; ; {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -30,9 +30,9 @@ func (c *Consumer) watchRetention(ctx context.Context, found topics) {
 			c.cfg.Logger.DebugContext(ctx, "what the topics keep is not known", "error", err)
 			continue
 		}
-		c.tellLonger(found, now)
+		c.tellLonger(found, was, now)
 		c.showRetention(now)
-		found = now
+		was = now
 	}
 }
 
@@ -80,12 +80,14 @@ func (c *Consumer) remembered() []string {
 	return names
 }
 
-// tellLonger warns of a route whose inbox forgets before its topics do: its retention is that of the start.
-func (c *Consumer) tellLonger(was, now topics) {
+// tellLonger warns of a route whose inbox forgets before its topics do, once a change: its retention is that of the
+// start.
+func (c *Consumer) tellLonger(start, was, now topics) {
 	for _, s := range c.specs {
-		if before, after := c.retention(s, was), c.retention(s, now); before > 0 && (after == 0 || after > before) {
+		remembered, kept := c.retention(s, start), c.longest(s, now)
+		if remembered > 0 && (kept < 0 || kept > remembered) && kept != c.longest(s, was) {
 			c.cfg.Logger.Warn(fmt.Sprintf("route %q: its topics keep their records longer than at start, and its inbox forgets after %s: "+
-				"restart the process before a record can come again after it is forgotten", s.name, short(before)), "route", s.name)
+				"restart the process before a record can come again after it is forgotten", s.name, short(remembered)), "route", s.name)
 		}
 	}
 }
