@@ -5,7 +5,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/record"
 )
@@ -19,6 +18,8 @@ func (e *DecodeError) Unwrap() error { return e.Err }
 // Decode is the layer that gives each record its identity and its event, once a delivery and before anything can change
 // its value. Bytes that cannot be read are data, not a stuck partition: those records fail for good, their neighbours go
 // on. So is a decoder that panics on them.
+//
+// A record that was replayed becomes what it was when it died; one of another route's is settled as record.Foreign.
 func Decode(rt *Route) message.HandlerMiddleware {
 	return rt.layer(decodeLayer, func(next message.HandlerFunc) message.HandlerFunc {
 		return func(msg *message.Message) ([]*message.Message, error) {
@@ -43,24 +44,40 @@ func (rt *Route) readable(rs []*record.Record) []*record.Record {
 	var (
 		good   []*record.Record
 		failed blocked // nil until something fails, which is nearly never
+		fewer  bool    // good is not all of rs up to here
 	)
 	for i, r := range rs {
-		r.Err = failed.decode(rt, r)
+		may := rt.mayRun(r, &failed)
 		switch {
-		case r.Err == nil && failed != nil:
+		case may && fewer:
 			good = append(good, r)
-		case r.Err != nil && failed == nil:
-			failed = blocked{}
+		case !may && !fewer:
+			fewer = true
 			good = append(make([]*record.Record, 0, len(rs)), rs[:i]...)
 		}
-		if r.Err != nil {
-			failed.add(r)
-		}
 	}
-	if failed == nil {
+	if !fewer {
 		return rs
 	}
 	return good
+}
+
+// mayRun decodes r. One that it settles, because it is no record of this route's, is nothing that others stay behind.
+func (rt *Route) mayRun(r *record.Record, failed *blocked) bool {
+	if r.Replay {
+		if mine, written := rt.unwrap(r); !mine {
+			rt.leave(r, written)
+			return false
+		}
+	}
+	if r.Err = failed.decode(rt, r); r.Err == nil {
+		return true
+	}
+	if *failed == nil {
+		*failed = blocked{}
+	}
+	failed.add(r)
+	return false
 }
 
 // blocked has the domains with a failure; true: of which nothing more may be looked at.
@@ -101,7 +118,7 @@ func (rt *Route) decode(r *record.Record) error {
 	r.Begin()
 	defer r.End()
 	if r.Identity.ID == "" {
-		if err := dedup.Identify(r, rt.Identity...); err != nil {
+		if err := rt.identify(r); err != nil {
 			return remember(r, err)
 		}
 	}

@@ -133,6 +133,8 @@ func (in *fakeInbox) one(s *submission, r *record.Record) (record.Outcome, error
 	in.ran++
 	in.mu.Unlock()
 	switch own := was.coordinates == r.Identity.Coordinates; {
+	case seen && was.outcome == record.Dead && r.Replay:
+		in.forget(r)
 	case seen && own && was.outcome == record.Dead:
 		return 0, fault.Permanent(&dedup.DeadError{Reason: was.grave.Reason, Text: was.grave.Err})
 	case seen && own:
@@ -252,6 +254,13 @@ func (in *fakeInbox) settle(ran []*record.Record, outcome map[*record.Record]rec
 		}
 		r.Settle(outcome[r])
 	}
+}
+
+// forget lets a replay take over a dead row.
+func (in *fakeInbox) forget(r *record.Record) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	delete(in.rows, r.Identity.Key)
 }
 
 func (in *fakeInbox) Bury(ctx context.Context, r *record.Record, g dedup.Grave) (dedup.Answer, error) {

@@ -140,7 +140,7 @@ func (d *delivery) pass(rs []*record.Record, ps passes) []*chain {
 	inner, own := d.bring(record.Derive(d.msg, rs), ps)
 	_, err := d.next(inner)
 	chains := d.split(rs, before, err)
-	settled := len(rs)
+	settled := len(rs) - foreign(rs)
 	for _, c := range chains {
 		settled -= len(c.rs)
 	}
@@ -149,6 +149,19 @@ func (d *delivery) pass(rs []*record.Record, ps passes) []*chain {
 	}
 	d.rt.learn(ps, own, chains, settled > 0)
 	return chains
+}
+
+// foreign counts those of rs that were other routes': that they are settled says nothing about anything.
+func foreign(rs []*record.Record) (n int) {
+	if !rs[0].Replay {
+		return 0
+	}
+	for _, r := range rs {
+		if r.Outcome() == record.Foreign {
+			n++
+		}
+	}
+	return n
 }
 
 // bring sends the pass of the calls' gate along with msg, for the one call that it is for.
