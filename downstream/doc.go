@@ -1,0 +1,76 @@
+// Package downstream is for calls out: to a payment service, a mail relay, another team's API. They cannot join a
+// Postgres transaction, so a call may have been executed although nobody heard of it; and what is called may be down
+// while every record is healthy.
+//
+// # A dependency
+//
+// Make one [Dependency] for each thing that is called, and share it between all routes and clients of the process:
+//
+//	payments, err := downstream.New(downstream.Config{Name: "payments"})
+//
+// Around its calls it has
+//
+//   - a circuit breaker: when half of at least 20 calls in a minute failed by the dependency's fault, nothing is let
+//     through for 30s, and then one call at a time, the probe, until one succeeds. Answers (most of 4xx), cancellations
+//     and our own refusals are no failures; a call that does not end is one.
+//   - a bulkhead: 64 calls at once in this process.
+//   - a [Gate], where the records of routes wait while the breaker is open.
+//
+// # In a route
+//
+// The layer that calls for a record (consumer.CallRoute, middleware.Call) takes the gate's pass, a place and the
+// breaker's leave, and puts a [Permit] into the context. A [Dependency.Do] or [Dependency.Transport] of that dependency
+// under it makes one try and counts nothing again; the route retries, holds or gives up.
+//
+//	client := &http.Client{Transport: payments.Transport(nil)}
+//	…
+//	resp, err := client.Do(req)
+//	if err != nil {
+//		return nil, err
+//	}
+//	defer resp.Body.Close()
+//	if err := downstream.Check(resp); err != nil {
+//		return nil, err
+//	}
+//
+// What such an error means for the record is said by the error: surely not executed, unknown, in progress, our
+// credentials. [Call.End] says who is charged for it:
+//
+//	it was a probe, or the breaker has opened since it began      Outage   hold, at no charge
+//	the dependency has answered nobody since it began             Free     again after a back-off, at no charge
+//	else: it is alive, and fails this record                      Charged  an attempt is spent
+//	an answer, a bug, a refusal                                   Charged  the record's own business
+//
+// So an outage kills no record, at whatever concurrency: one partition's record fails three times in a row long before
+// a breaker has seen twenty calls. The price is that a record which always fails, alone on its dependency, is tried for
+// ever: alert on the age of holds.
+//
+// # The breaker and its gate
+//
+//	          enough failed                     OpenFor is over
+//	closed ───────────────────► open ────────────────────────────► half open ◄─┐
+//	  ▲                          ▲  the gate is shut                  │ one probe │ it says nothing
+//	  │                          └────────────────────────────────────┤ (cancelled, panicked)
+//	  │ the gate lets 1, 2, 4, …                it failed, or hung    ├───────────┘
+//	  └───────────────────────────────────────────────────────────────┘
+//	                             it was answered
+//
+// Exactly one probe is out in a process, whether a record's or a plain client's, and each is over at its limit.
+//
+// # Outside of a route
+//
+// Do and Transport pass the breaker and take a place, and are refused at once, with a fault.RefusedError, if there is
+// none. Transport tries again what may be tried again: it was surely not executed, or its method is safe or idempotent,
+// or it carries an idempotency key. Retries cost tokens, so that they add a tenth at most to the load of a dependency
+// that fails.
+//
+// # Time
+//
+// [Budget] gives a call its part of the time that is left, and refuses one that could only be cut short.
+//
+// # Idempotency keys
+//
+// [IdempotencyKey] is the same on every attempt, redelivery and replay of a record. Transport sends it by itself with
+// each request that is not safe. Two requests of one record with the same method and path need names: [WithOperation].
+// Keys only help if the dependency remembers them for longer than a dead letter may be replayed.
+package downstream
