@@ -50,7 +50,7 @@ LETTER is where the letter stands, ORIGIN where its record was first read; --at 
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().IntVarP(&f.limit, "limit", "n", defaultLimit, "show the `newest` so many, 0 for all; with --json all by default")
+	cmd.Flags().IntVarP(&f.limit, "limit", "n", defaultLimit, "show the newest `n` letters, 0 for all; with --json all by default")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object a line")
 	f.state.register(cmd.Flags())
 	f.finish(cmd)

@@ -54,7 +54,7 @@ The exit code is 1 if a letter could not be sent; the others were.`,
 	fs.StringVar(&f.asSource, "as-source", "", "source `topic` of letters that name none")
 	fs.BoolVar(&f.newID, "new-id", false, "replay id_conflict letters too, under new identities; without it they are skipped")
 	fs.BoolVar(&f.createTopics, "create-topic", false, "create a replay topic that does not exist, as the consumer does at its start")
-	fs.IntVar(&f.maxReplays, "max-replays", defaultMaxReplays, "skip records that were replayed so `often`")
+	fs.IntVar(&f.maxReplays, "max-replays", defaultMaxReplays, "skip records that were replayed this many `times`")
 	f.finish(cmd)
 	return cmd
 }

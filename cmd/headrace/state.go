@@ -21,7 +21,7 @@ type stateFlags struct {
 
 func (f *stateFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.state, "state", false, "ask the consumer's database what became of each record")
-	f.dsn.register(fs, "the consumer's database, implies --state")
+	f.dsn.register(fs, "the consumer's database (implies --state)")
 }
 
 // fill asks for the rows' outcomes. A DATABASE_URL alone is no wish to be connected: many shells have one set.

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/pflag"
+)
+
+// envDSN stands in for --dsn.
+const envDSN = "DATABASE_URL"
+
+// dsnFlag names a database.
+type dsnFlag struct{ value string }
+
+func (f *dsnFlag) register(fs *pflag.FlagSet, what string) {
+	fs.StringVar(&f.value, "dsn", "", what+", a Postgres `URL`; better in env "+envDSN+", which other users of the machine cannot see")
+}
+
+// open connects to the database that the flag names, else the environment.
+func (f *dsnFlag) open(ctx context.Context, s streams) (*pgxpool.Pool, error) {
+	from, dsn := "--dsn", f.value
+	if dsn == "" {
+		from, dsn = envDSN, s.getenv(envDSN)
+	}
+	if dsn == "" {
+		return nil, usagef("no database").fix("set " + envDSN + ", or add --dsn postgres://user@host:5432/database")
+	}
+	cfg, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		// Not a word of it: what is wrong in a connection string is, as a rule, the password.
+		return nil, usagef("%s is no Postgres connection string", from).
+			fix("write postgres://user:password@host:5432/database, with %40 for an @ in the password, %3A for :, %2F for /, %23 for #, %3F for ?, %25 for %")
+	}
+	cfg.MaxConns = 2
+	if cfg.ConnConfig.ConnectTimeout == 0 || cfg.ConnConfig.ConnectTimeout > reachWithin {
+		cfg.ConnConfig.ConnectTimeout = reachWithin
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, databaseError(cfg, err)
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, databaseError(cfg, err)
+	}
+	return pool, nil
+}
+
+// databaseError is an error without the database's password, whatever the driver or the server put into it.
+func databaseError(cfg *pgxpool.Config, err error) error {
+	text := err.Error()
+	if password := cfg.ConnConfig.Password; len(password) > 3 {
+		text = strings.ReplaceAll(text, password, "***")
+	}
+	return &failure{
+		err:  fmt.Errorf("the database at %s does not let us in: %s", cfg.ConnConfig.Host, strings.ReplaceAll(text, "\n\t", " ")),
+		hint: databaseHint(err),
+	}
+}
+
+func databaseHint(err error) string {
+	const wrongPassword, wrongLogin, noDatabase = "28P01", "28000", "3D000"
+	if server := (*pgconn.PgError)(nil); errors.As(err, &server) {
+		switch server.Code {
+		case wrongPassword, wrongLogin:
+			return "check user and password of --dsn or " + envDSN
+		case noDatabase:
+			return "check the database's name in --dsn or " + envDSN
+		}
+	}
+	return "see that it is up, and check host and port of --dsn or " + envDSN
+}
