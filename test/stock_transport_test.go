@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/headrace/headrace/internal/kafkatest"
+	"github.com/headrace/headrace/record"
 )
 
 // stockSetup is of a member under watermill-kafka's Subscriber.
@@ -223,11 +224,16 @@ func TestUnderWatermillKafka(t *testing.T) {
 		w := newWorld(t, cluster.Brokers(), 2)
 		s := w.stockSetup()
 		s.Session = shortSession
+		silent := make(chan struct{}, 100)
+		m := w.run(s, &record.Hooks{OnReport: func(r record.Report) {
+			if r.Kind == "coordinator_silent" {
+				silent <- struct{}{}
+			}
+		}}, s.scripted()...)
 		w.produce(w.orders(1000, 200, order{Do: "slow", N: 1})...)
-		m := w.start(s)
 		w.past(100)
 		cluster.Pause(t, 1)
-		<-time.After(2 * shortSession)
+		<-silent // Sarama itself has not noticed
 		cluster.Resume(t, 1)
 		w.drained()
 		m.quit()

@@ -148,13 +148,10 @@ func (o *owned) answer() {
 // conclude ends the claim: what runs may finish within the grace, its context ends, the claim closes.
 func (o *owned) conclude() {
 	o.EndSoft() // Sarama may have given up the partition alone
-	event, cause := o.ending()
-	if !errors.Is(cause, record.ErrLost) {
+	if _, cause := o.ending(); !errors.Is(cause, record.ErrLost) {
 		o.drain(cause)
-		if errors.Is(context.Cause(o.Hard()), record.ErrLost) {
-			event = "lost" // meanwhile
-		}
 	}
+	event, cause := o.ending() // it may have been lost meanwhile
 	mark, ok := o.Close(cause)
 	if o.hand != nil && ok && mark.Offset > o.hand.Offset {
 		o.answer()
@@ -164,9 +161,8 @@ func (o *owned) conclude() {
 }
 
 func (o *owned) ending() (event string, cause error) {
-	ended := o.sess.Context().Err() != nil
 	switch {
-	case ended && lost(context.Cause(o.sess.Context())):
+	case errors.Is(context.Cause(o.Hard()), record.ErrLost):
 		return "lost", record.ErrLost
 	case o.m.s.quitting():
 		return "stopped", record.ErrStopping

@@ -17,7 +17,7 @@ import (
 func Rule(err error) (fault.Fault, bool) {
 	var code sarama.KError
 	switch {
-	case errors.As(err, &code):
+	case errors.As(err, &code) && code != sarama.ErrNoError:
 		return answer(code)
 	case isAny(err, unsent):
 		return fault.Fault{Class: fault.ClassUnavailable, Dependency: fault.Kafka, Rule: "sarama no broker"}, true

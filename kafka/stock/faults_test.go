@@ -214,7 +214,7 @@ func TestOffsetOutOfRangeIsHeldAndNoStormOfJoins(t *testing.T) {
 	w.produce(0, 5)
 	w.commit(999)
 	s := w.subscriber()
-	messages := w.messages(s)
+	w.messages(s)
 	w.eventually("it is reported", func() bool { return len(w.kinds()) == 1 })
 	require.Never(t, func() bool { return joins.Hits() > 2 }, 3*time.Second, 100*time.Millisecond)
 	require.Equal(t, []string{record.ReportOffsetOutOfRange}, w.kinds(), "once")
@@ -225,7 +225,7 @@ func TestOffsetOutOfRangeIsHeldAndNoStormOfJoins(t *testing.T) {
 	require.NoError(t, s.Close())
 
 	w.commit(3)
-	messages = w.messages(w.subscriber())
+	messages := w.messages(w.subscriber())
 	require.EqualValues(t, 3, one(t, w.take(messages)).Offset)
 }
 
@@ -254,7 +254,7 @@ func TestTopicThatWasMadeAnewIsHeld(t *testing.T) {
 	w.eventually("it is told", func() bool { return slices.Contains(w.kinds(), record.ReportTopicRecreated) })
 	require.ErrorContains(t, s.Ready(), "topic_recreated")
 	require.NoError(t, other.Close())
-	for range others { //nolint:revive // it knows no other topic than this one
+	for range others {
 	}
 	select {
 	case <-messages:

@@ -3,6 +3,7 @@ package stock_test
 import (
 	"context"
 	"errors"
+	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -186,16 +187,54 @@ func TestStop(t *testing.T) {
 		require.NoError(t, w.subscriber().Close())
 	})
 
+	// Sarama's own Close waits for as long as the others drain.
+	t.Run("WhileAJoinIsPending", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, kafkatest.Fake(t).ListenAddrs(), 1)
+		w.produce(0, 1)
+		msg := w.take(w.messages(w.subscriber(graces(20*time.Second, time.Second))))
+		r := one(t, msg)
+		second := w.subscriber(func(c *stock.Config) { c.Source.CommitReserve = time.Second })
+		w.messages(second)
+		<-r.Soft() // the second's join waits for it
+		began := time.Now()
+		require.NoError(t, second.Close())
+		require.Less(t, time.Since(began), 10*time.Second)
+		require.NoError(t, msg.Context().Err(), "the first still has its grace")
+		msg.Ack()
+		w.eventually("it is committed", func() bool { return w.committed()[0] == 1 })
+	})
+
+	// What it settles can be committed no more: it is delivered again, and finds its inbox row.
 	t.Run("WhileNoBrokerAnswers", func(t *testing.T) {
 		t.Parallel()
 		fake := kafkatest.Fake(t)
 		w := newWorld(t, fake.ListenAddrs(), 1)
-		s := w.subscriber()
-		fake.Close()
+		w.produce(0, 2)
+		s := w.subscriber(func(c *stock.Config) { c.Source.CommitReserve = time.Second })
 		messages := w.messages(s)
+		w.take(messages).Ack()
+		w.take(messages).Ack()
+		fake.Close()
 		began := time.Now()
 		require.NoError(t, s.Close())
-		require.Less(t, time.Since(began), 10*time.Second)
+		require.Less(t, time.Since(began), 6*time.Second)
+		_, open := <-messages
+		require.False(t, open)
+	})
+
+	t.Run("WhileTheFirstLookUpHasNoAnswer", func(t *testing.T) {
+		t.Parallel()
+		silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // accepts, and that is all
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, silent.Close()) })
+		w := &world{t: t, brokers: []string{silent.Addr().String()}, topic: "t", group: "g"}
+		s := w.subscriber()
+		messages := w.messages(s)
+		require.Never(t, func() bool { return s.Ready() == nil }, 500*time.Millisecond, 100*time.Millisecond)
+		began := time.Now()
+		require.NoError(t, s.Close())
+		require.Less(t, time.Since(began), 3*time.Second)
 		_, open := <-messages
 		require.False(t, open)
 	})

@@ -153,6 +153,7 @@ func (s *Subscriber) join() {
 	}
 	if len(s.members) == 0 {
 		s.loops.Go(s.tend)
+		s.loops.Go(s.watchCoordinator)
 	}
 	for topic := range s.routes {
 		if s.members[topic] == nil {

@@ -43,6 +43,7 @@ func (w *world) config() stock.Config {
 	return stock.Config{Source: kafka.SourceConfig{
 		Client: kafka.ClientConfig{Brokers: w.brokers, Logger: quiet()}, Group: w.group, Logger: quiet(),
 		SessionTimeout: 10 * time.Second, HeartbeatInterval: 200 * time.Millisecond, CommitInterval: 100 * time.Millisecond,
+		DrainGrace: 3 * time.Second, HardGrace: time.Second,
 		Hooks: &record.Hooks{OnReport: w.reported, OnClaim: w.claimed},
 	}}
 }
