@@ -80,7 +80,7 @@ func newMetrics(specs []spec) *metrics {
 	m.retention = m.gauge("topic_retention_seconds", "How long a topic that is read keeps its records, +Inf for ever.", "topic")
 	m.calls = newCalls(specs)
 	m.include(m.calls.collected)
-	m.dependencies = slices.Concat(waits, m.calls.names())
+	m.dependencies = slices.Concat(waits, m.calls.names)
 	for _, s := range specs {
 		m.preset(s)
 	}

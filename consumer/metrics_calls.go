@@ -20,6 +20,7 @@ type calls struct {
 	state, open *prometheus.Desc
 
 	routes   []string
+	names    []string // of the dependencies
 	breakers []*breaker
 }
 
@@ -48,16 +49,9 @@ func (c *calls) preset(s spec) {
 	c.took.WithLabelValues(name)
 	c.trips.WithLabelValues(name)
 	if c.find(name) == nil {
+		c.names = append(c.names, name)
 		c.breakers = append(c.breakers, &breaker{dependency: s.call.dependency})
 	}
-}
-
-func (c *calls) names() []string {
-	names := make([]string, len(c.breakers))
-	for i, b := range c.breakers {
-		names[i] = b.dependency.Name()
-	}
-	return names
 }
 
 func (c *calls) find(name string) *breaker {
@@ -70,7 +64,7 @@ func (c *calls) find(name string) *breaker {
 }
 
 func (c *calls) onCall(i record.CallInfo) {
-	dependency, route := bounded(i.Dependency, c.names()), i.Route
+	dependency, route := bounded(i.Dependency, c.names), i.Route
 	if route != "" {
 		route = bounded(route, c.routes) // of another consumer of this process, perhaps
 	}
