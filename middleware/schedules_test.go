@@ -25,7 +25,8 @@ import (
 var seeds = flag.Int("seeds", 20, "how many random schedules to run")
 
 // TestSchedules runs random schedules in virtual time: records of some keys, of which some fail in any way, groups whose
-// COMMIT fails or is unknown, a dead letter topic and a database that come and go, claims that are revoked in the middle.
+// COMMIT fails or is unknown, a dead letter topic and a database that come and go, claims that are revoked in the middle;
+// every other one with calls to a dependency that fails in any way, and in an outage always.
 // Whatever happens: one outcome a record and claim, one effect, never effected and dead, keys in order, and nothing
 // healthy is dead.
 func TestSchedules(t *testing.T) {
@@ -64,6 +65,7 @@ type schedule struct {
 	last    map[string]int64 // by domain: the last one that was effected, skipped or written to the dead letter topic
 	badness *rand.Rand
 	down    func() bool
+	call    *callSchedule // nil for a route that does not call
 }
 
 func newSchedule(t *testing.T, seed uint64) *schedule {
@@ -81,6 +83,9 @@ func newSchedule(t *testing.T, seed uint64) *schedule {
 	s.writers(t, 1+s.rnd.IntN(3))
 	s.in.commit, s.in.bury, s.topic.write = s.commit, s.bury, s.write
 	s.records()
+	if seed%2 == 1 {
+		s.call = newCallSchedule(s, seed)
+	}
 	return s
 }
 
@@ -174,6 +179,9 @@ func (s *schedule) write(ctx context.Context, l dlq.Letter) error {
 	switch f := s.fates[l.Record.Offset]; f {
 	case poison, panics, exits, exhausts:
 	case healthy, shaky, skips, waits:
+		if s.call != nil && s.call.deadly(l.Record.Offset) {
+			break
+		}
 		s.t.Errorf("%s: healthy %d (%d) is dead: %v", s.name, l.Record.Offset, f, l.Err)
 	}
 	if ctx.Err() != nil {
@@ -191,6 +199,9 @@ func (s *schedule) write(ctx context.Context, l dlq.Letter) error {
 
 // inOrder: within a claim the records of a key get their ends in order. A repeat of the last one is none.
 func (s *schedule) inOrder(r *record.Record) {
+	if s.call != nil {
+		s.call.ended(r)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r.Domain() == "" {
@@ -208,8 +219,14 @@ func (s *schedule) run() {
 	for end := s.all[len(s.all)-1] + 1; marked != end; s.stops-- {
 		marked = s.oneClaim(h, marked)
 	}
+	elapse(time.Minute) // for calls that were left behind
 	for _, o := range s.all {
 		s.check(o)
+	}
+	if s.call != nil {
+		_, stuck := s.rt.Stuck()
+		require.False(s.t, stuck, s.name)
+		require.Zero(s.t, s.in.inCalls(), s.name)
 	}
 }
 
@@ -218,6 +235,9 @@ func (s *schedule) oneClaim(h message.HandlerFunc, marked int64) int64 {
 	s.mu.Lock()
 	s.tries, s.last = map[int64]int{}, map[string]int64{}
 	s.mu.Unlock()
+	if s.call != nil {
+		s.call.begin()
+	}
 	c := newClaim(1+s.rnd.IntN(4), 1+s.rnd.IntN(60), s.rt.Gates)
 	c.byPart = s.rnd.IntN(5) == 0
 	var mark log[int64]
@@ -252,6 +272,9 @@ func (s *schedule) oneClaim(h message.HandlerFunc, marked int64) int64 {
 }
 
 func (s *schedule) check(o int64) {
+	if s.call != nil && s.call.check(o) {
+		return
+	}
 	effects, letters := s.in.effectsOf(o), s.topic.of(o)
 	switch s.fates[o] {
 	case healthy, shaky, waits:
