@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/headrace/headrace/internal/kafkatest"
 	"github.com/headrace/headrace/internal/pgtest"
 )
 
@@ -40,13 +41,27 @@ func TestDemo_UnderTheStockSubscriber(t *testing.T) {
 	require.GreaterOrEqual(t, r.Rebalances, 2, "a member came and went")
 }
 
-// demonstrate runs the demo with everything embedded, and checks what each of its reports must say.
+// TestDemo_OnSomebodysKafkaAndPostgres is what the compose stack is for. That database is not stopped, but cut off.
+func TestDemo_OnSomebodysKafkaAndPostgres(t *testing.T) {
+	t.Parallel()
+	brokers := strings.Join(kafkatest.Real(t).Brokers(), ",")
+	args := []string{
+		"-brokers", brokers, "-dsn", pgtest.DSN(t), "-topic", kafkatest.Name(t), "-group", kafkatest.Name(t),
+		"-records", "2000", "-pace", "5s", "-outage", "1s", "-payments-outage", "1s",
+	}
+	r := demonstrate(t, args...)
+	require.Equal(t, 2000, r.Records)
+	require.Positive(t, r.Holds)
+}
+
+// demonstrate runs the demo, and checks what each of its reports must say.
 func demonstrate(t *testing.T, args ...string) report {
 	t.Helper()
 	s, err := parse(append([]string{"-json"}, args...), t.Output())
 	require.NoError(t, err)
 	var out bytes.Buffer
-	require.NoError(t, run(t.Context(), s, &out, t.Output()), out.String())
+	err = run(t.Context(), s, &out, t.Output())
+	require.NoError(t, err, out.String())
 	reports := reportsOf(t, &out)
 	require.Len(t, reports, 1, "one object and nothing else")
 	r := reports[0]
