@@ -96,13 +96,13 @@ func TestNothingBeginsWhileAGateIsShutAndTheMembershipGoesOn(t *testing.T) {
 	w.produce(0, 1)
 	w.produce(1, 1)
 	g := &gate{shut: true}
-	s := w.subscriber(func(c *stock.Config) { c.Source.SessionTimeout = 600 * time.Millisecond })
+	s := w.subscriber(func(c *stock.Config) { c.Source.SessionTimeout = 1500 * time.Millisecond })
 	messages := w.messages(s.Subscriber(kafka.Subscription{Gates: []kafka.Gate{g}}))
 	w.eventually("it has its partitions", func() bool { return w.events("assigned") == 2 })
 	select {
 	case <-messages:
 		require.FailNow(t, "something began")
-	case <-time.After(3 * time.Second): // five sessions
+	case <-time.After(5 * time.Second): // three sessions
 	}
 	require.NoError(t, s.Ready())
 	require.Zero(t, w.events("lost")+w.events("revoked"))

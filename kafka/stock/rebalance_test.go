@@ -218,7 +218,7 @@ func TestStop(t *testing.T) {
 		fake.Close()
 		began := time.Now()
 		require.NoError(t, s.Close())
-		require.Less(t, time.Since(began), 6*time.Second)
+		require.Less(t, time.Since(began), 10*time.Second)
 		_, open := <-messages
 		require.False(t, open)
 	})
