@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/middleware"
 )
@@ -193,6 +194,61 @@ func TestDecide(t *testing.T) {
 			middleware.Decision{Action: hold, Wait: minute, Dependency: middleware.Postponed},
 		},
 		{
+			"OutageIsHeldAtTheDependencysGate",
+			middleware.State{Fault: of(fault.ClassTransient), Charge: downstream.Outage, Called: "payments", Attempts: 2, Spent: time.Hour},
+			middleware.Decision{Action: hold, Dependency: "payments"},
+		},
+		{
+			"OutageOfWhichNobodyKnowsTheOutcomeIsHeldWhereRepeatingIsSafe",
+			middleware.State{Fault: of(fault.ClassAmbiguous), Charge: downstream.Outage, Called: "payments", Repeatable: true},
+			middleware.Decision{Action: hold, Dependency: "payments"},
+		},
+		{
+			"OutageKeepsARetryAfterAsTheEarliestEnd",
+			middleware.State{Fault: after(fault.ClassTransient, 3*time.Second), Charge: downstream.Outage, Called: "payments"},
+			middleware.Decision{Action: hold, Dependency: "payments", Wait: 3 * time.Second},
+		},
+		{
+			"RetryAfterBeyondTheBudgetPausesTheRouteInAnOutageToo",
+			middleware.State{Fault: after(fault.ClassTransient, time.Minute), Charge: downstream.Outage, Called: "payments"},
+			middleware.Decision{Action: hold, Dependency: middleware.RetryAfter, Wait: time.Minute},
+		},
+		{
+			"UncorroboratedIsTriedAgainForFree",
+			middleware.State{Fault: of(fault.ClassTransient), Charge: downstream.Free, Called: "payments", Attempts: 2, Random: .5},
+			middleware.Decision{Action: again, Wait: 150 * time.Millisecond},
+		},
+		{
+			"UncorroboratedForLongIsTriedAgainGently",
+			middleware.State{Fault: of(fault.ClassTransient), Charge: downstream.Free, Called: "payments", Free: 500, Random: .5},
+			middleware.Decision{Action: again, Wait: 7500 * time.Millisecond},
+		},
+		{
+			"UncorroboratedWaitsForItsRetryAfter",
+			middleware.State{Fault: after(fault.ClassTransient, 3*time.Second), Charge: downstream.Free, Called: "payments", Random: .5},
+			middleware.Decision{Action: again, Wait: 3150 * time.Millisecond},
+		},
+		{
+			"UncorroboratedRetryAfterOfAYearIsCut",
+			middleware.State{Fault: after(fault.ClassTransient, year), Charge: downstream.Free, Called: "payments"},
+			middleware.Decision{Action: hold, Dependency: middleware.RetryAfter, Wait: 15 * time.Minute},
+		},
+		{
+			"UnknownOutcomeIsNotRepeatedHoweverFreeItIs",
+			middleware.State{Fault: of(fault.ClassAmbiguous), Charge: downstream.Free, Called: "payments"},
+			middleware.Decision{Action: dead, Reason: dlq.UnknownOutcome, Charged: true},
+		},
+		{
+			"AnswerIsTheRecordsOwnWhateverTheBreakerSays",
+			middleware.State{Fault: of(fault.ClassPermanent), Charge: downstream.Outage, Called: "payments"},
+			middleware.Decision{Action: dead, Reason: dlq.Permanent, Charged: true},
+		},
+		{
+			"NothingOfAnOutageSurvivesTheClaim",
+			middleware.State{Fault: of(fault.ClassTransient), Charge: downstream.Outage, Called: "payments", Ending: true},
+			middleware.Decision{Action: giveBack},
+		},
+		{
 			"UnknownClassIsPermanent",
 			middleware.State{Fault: of(fault.Class(99))},
 			middleware.Decision{Action: dead, Reason: dlq.Permanent, Charged: true},
@@ -207,9 +263,10 @@ func TestDecide(t *testing.T) {
 
 // FuzzDecide: whatever the state, a wait is bounded, and nothing but the record's own failure is dead or charged.
 func FuzzDecide(f *testing.F) {
-	f.Add(uint8(1), int64(time.Hour), 1, int64(0), 3, 0.5, true)
-	f.Add(uint8(3), int64(-1), 1<<40, int64(1)<<62, 1<<40, 0.99, false)
-	f.Fuzz(func(t *testing.T, class uint8, retryAfter int64, attempts int, spent int64, free int, random float64, can bool) {
+	f.Add(uint8(1), int64(time.Hour), 1, int64(0), 3, 0.5, true, uint8(0))
+	f.Add(uint8(3), int64(-1), 1<<40, int64(1)<<62, 1<<40, 0.99, false, uint8(1))
+	f.Add(uint8(1), int64(1), 2, int64(1)<<40, 0, 0.99, true, uint8(2))
+	f.Fuzz(func(t *testing.T, class uint8, retryAfter int64, attempts int, spent int64, free int, random float64, can bool, charge uint8) {
 		if random < 0 || random >= 1 || attempts < 0 || free < 0 || spent < 0 || random != random {
 			t.Skip("no state that can be")
 		}
@@ -217,6 +274,7 @@ func FuzzDecide(f *testing.F) {
 		d := p.Decide(middleware.State{
 			Fault:    fault.Fault{Class: fault.Class(class % 6), RetryAfter: time.Duration(retryAfter)},
 			Attempts: attempts, Spent: time.Duration(spent), Free: free, Random: random, CanPark: can, Repeatable: can,
+			Charge: downstream.Charge(charge % 3), Called: "payments",
 		})
 		require.GreaterOrEqual(t, d.Wait, time.Duration(0))
 		switch d.Action {
@@ -228,6 +286,9 @@ func FuzzDecide(f *testing.F) {
 		case dead:
 			require.True(t, d.Charged)
 			require.True(t, fault.Class(class%6).Charged())
+			if c := downstream.Charge(charge % 3); can && c != downstream.Charged {
+				require.Equal(t, fault.ClassPermanent, fault.Class(class%6), "an outage kills nobody")
+			}
 		case park, giveBack:
 		}
 	})
@@ -238,6 +299,8 @@ func TestPolicyDefaults(t *testing.T) {
 	p := middleware.Policy{}.WithDefaults()
 	require.Equal(t, 600*time.Millisecond, p.Backoffs())
 	require.Equal(t, 15600*time.Millisecond, p.Budget)
+	p = middleware.Policy{CallTimeout: 10 * time.Second}.WithDefaults()
+	require.Equal(t, 45600*time.Millisecond, p.Budget)
 	p = middleware.Policy{Attempts: 100, Base: time.Second}.WithDefaults()
 	require.Equal(t, 95*10*time.Second+15*time.Second, p.Backoffs(), "1, 2, 4, 8, then the cap")
 }
