@@ -1,14 +1,22 @@
 package e2e
 
 import (
+	"context"
+	"errors"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/headrace/headrace/consumer"
+	"github.com/headrace/headrace/dlq"
 	"github.com/headrace/headrace/internal/kafkatest"
+	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/record"
 )
 
@@ -238,5 +246,45 @@ func TestUnderWatermillKafka(t *testing.T) {
 		w.drained()
 		m.quit()
 		require.Equal(t, tally{Records: 1000, Effected: 1000}, w.one())
+	})
+
+	// The replay topic is another member of the group.
+	t.Run("ADeadLetterIsReplayed", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, kafkatest.Real(t).Brokers(), 2)
+		s := w.stockSetup()
+		var fixed atomic.Bool
+		w.produce(w.orders(20, 20, order{})...)
+		m := w.run(s, nil, s.route("post", func(ctx context.Context, tx pgx.Tx, e consumer.Event[order]) error {
+			if e.Offset%2 == 0 && !fixed.Load() {
+				return errors.New("not built yet")
+			}
+			return write(ctx, tx, "post", e)
+		}))
+		w.drained()
+		dead := w.one().Dead
+		require.Positive(t, dead)
+		fixed.Store(true)
+		for range 2 { // twice is harmless
+			summary, err := dlq.Replay(t.Context(), dlq.ReplayConfig{Read: dlq.ReadConfig{
+				Client: kafka.ClientConfig{Brokers: w.brokers}, Topic: w.deadLetters,
+			}})
+			require.NoError(t, err)
+			require.EqualValues(t, dead, summary.Sent)
+		}
+		w.eventually("all have their effect", func() bool { return w.effected() == 20 })
+		w.eventually("all replays are committed", func() bool {
+			var n int64
+			offsets, err := w.admin.FetchOffsets(t.Context(), w.group)
+			require.NoError(t, err)
+			offsets.Each(func(o kadm.OffsetResponse) {
+				if o.Topic == dlq.ReplayTopic(w.topic, w.group) {
+					n += o.At
+				}
+			})
+			return n == int64(2*dead)
+		})
+		m.quit()
+		require.Equal(t, 20, w.effected())
 	})
 }
