@@ -32,7 +32,7 @@ func (c Config) isReplayTopic(topic string) bool {
 
 // replayNames finds what is wrong with the names that replaying needs.
 func (c Config) replayNames(specs []spec) []Problem {
-	ps := c.unnameable()
+	ps := unstorable("Group", c.Group)
 	for _, s := range specs {
 		of := fmt.Sprintf("route %q", s.name)
 		if over := len(s.replay) - maxTopic; over > 0 && s.topic != "" {
@@ -55,19 +55,6 @@ func (c Config) replayNames(specs []spec) []Problem {
 		}
 	}
 	return ps
-}
-
-// unnameable finds a Group that cannot be part of a topic's name.
-func (c Config) unnameable() []Problem {
-	for _, r := range c.Group {
-		if !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", r) {
-			return []Problem{{
-				What: fmt.Sprintf("Group %q has %q, which no topic's name may have: dead letters are replayed through %q", c.Group, r, dlq.ReplayTopic("<topic>", c.Group)),
-				Fix:  "use letters, digits, '.', '_' and '-'",
-			}}
-		}
-	}
-	return nil
 }
 
 // replayTopic is what the replay topic of one source must be like.

@@ -1,6 +1,8 @@
 package dlq
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"strings"
 	"time"
 
@@ -15,7 +17,24 @@ func DefaultTopic(source string) string { return source + Suffix }
 
 // ReplayTopic is where the dead letters of a source topic are replayed to for a consumer group: "orders.billing.replay".
 // Only that group's routes read it, and only Replay writes to it.
-func ReplayTopic(source, group string) string { return source + "." + group + ".replay" }
+//
+// A consumer group may have any name, a topic may not: of one that has other characters than letters, digits, '.', '_'
+// and '-', those become '_', and a hash of the whole name is added, so that "eu/billing" and "eu:billing" stay two.
+func ReplayTopic(source, group string) string { return source + "." + namable(group) + ".replay" }
+
+func namable(group string) string {
+	clean := strings.Map(func(r rune) rune {
+		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", r) {
+			return r
+		}
+		return '_'
+	}, group)
+	if clean == group {
+		return group
+	}
+	sum := sha256.Sum256([]byte(group))
+	return clean + "-" + hex.EncodeToString(sum[:4])
+}
 
 // isDeadLetterTopic says whether a topic is named as a dead letter topic.
 func isDeadLetterTopic(topic string) bool { return strings.HasSuffix(topic, Suffix) }
