@@ -36,6 +36,8 @@ func (c *calling) call(r *record.Record) error {
 		return err
 	}
 	defer p.leave()
+	c.begun.Add(1)
+	defer c.begun.Add(-1)
 	if err := c.enter(r, p); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -27,15 +28,23 @@ type calling struct {
 	next message.HandlerFunc
 	soft <-chan struct{}
 
+	all   []*record.Record            // of the message
 	known map[*record.Record]struct{} // to the inbox: nothing to call for
 	ready []*file                     // their first ones go inwards next
 	out   int                         // files that workers have
 
 	todo, back chan *file
-	over       atomic.Bool // call nobody any more
-	started    int         // workers
+	over       atomic.Bool  // call nobody any more
+	begun      atomic.Int64 // calls that have their place
+	away       bool         // the message's lane was given up
+	started    int          // workers
 	workers    sync.WaitGroup
 }
+
+// laneTime is after which calls give up the message's lane, if it waits for nothing else: they are in nobody's way but
+// their key's. One slow call in each message would otherwise take the partition's throughput down to a few messages at a
+// time. A call has its place by then, so that messages without a lane are never more than the dependency takes calls.
+const laneTime = 100 * time.Millisecond
 
 // file is what is left of one domain, in order.
 type file struct {
@@ -64,8 +73,29 @@ func (c *calling) run(rs []*record.Record) {
 	}
 	for len(c.ready)+c.out > 0 {
 		c.collect()
+		if !c.resume() {
+			c.stop()
+		}
 		c.inwards()
 	}
+}
+
+// resume takes a lane again when there is something to do, or nothing left to wait for. It is false when the claim ends.
+func (c *calling) resume() bool {
+	if !c.away || len(c.ready) == 0 && c.out > 0 {
+		return true
+	}
+	c.away = false
+	return record.Resume(record.Remaining(c.all))
+}
+
+// stop begins nothing more. What has its reply will be called for again, by whoever gets it.
+func (c *calling) stop() {
+	c.over.Store(true)
+	for _, f := range c.ready {
+		f.stop(0)
+	}
+	c.ready = nil
 }
 
 // look asks the inbox about those that would call, in one statement.
@@ -137,7 +167,7 @@ func (c *calling) step(f *file) {
 // collect takes what workers bring back. It waits only if there is nothing else to do.
 func (c *calling) collect() {
 	if len(c.ready) == 0 {
-		c.take(<-c.back)
+		c.take(c.wait())
 	}
 	for {
 		select {
@@ -149,13 +179,33 @@ func (c *calling) collect() {
 	}
 }
 
+// wait gives up the lane for calls that take long.
+func (c *calling) wait() *file {
+	tick := time.NewTicker(laneTime)
+	defer tick.Stop()
+	for {
+		select {
+		case f := <-c.back:
+			return f
+		case <-tick.C:
+			if !c.away && int(c.begun.Load()) == c.out {
+				record.Wait(record.Remaining(c.all))
+				c.away = true
+			}
+		}
+	}
+}
+
 func (c *calling) take(f *file) {
 	c.out--
-	if f.rs[0].Err != nil {
+	switch {
+	case f.rs[0].Err != nil:
 		f.stop(1)
-		return
+	case c.over.Load():
+		f.stop(0)
+	default:
+		c.step(f)
 	}
-	c.step(f)
 }
 
 // stop leaves those from the i-th on behind one that failed.

@@ -608,3 +608,50 @@ func messageOf(ctx context.Context) *message.Message {
 	m.SetContext(ctx)
 	return m
 }
+
+func TestCall_Lanes(t *testing.T) {
+	t.Parallel()
+
+	bubble(t, "SlowCallBlocksItsKeyAndNotItsNeighbours", func(t *testing.T) {
+		b := newBench(t)
+		b.calls(t, func(ctx context.Context, r *record.Record) (any, error) {
+			if r.Offset%100 == 0 {
+				return "paid", sleep(ctx, 9*time.Second)
+			}
+			return "paid", sleep(ctx, 10*time.Millisecond)
+		})
+		c := b.claim(t, 1, 100, b.handler(t, nothing))
+		c.add(recs(3000, ownKey)...)
+		c.idle()
+		require.Len(t, c.outcomes, 3000)
+		require.Less(t, time.Since(b.began), 20*time.Second, "not 30 × 9s")
+	})
+
+	bubble(t, "WhoWaitsForAPlaceKeepsItsLane", func(t *testing.T) {
+		b := newBench(t)
+		b.calls(t, callOf(5*time.Second), func(c *downstream.Config) { c.MaxConcurrent = 5 })
+		c := b.claim(t, 2, 10, b.handler(t, nothing))
+		c.add(recs(100, ownKey)...)
+		elapse(time.Second)
+		c.mu.Lock()
+		inFlight := c.inFlight()
+		c.mu.Unlock()
+		require.LessOrEqual(t, inFlight, 20, "two lanes of ten")
+		c.idle()
+		require.Equal(t, 100*time.Second, time.Since(b.began))
+	})
+
+	bubble(t, "ClaimThatEndsMeanwhileAppliesNothingMore", func(t *testing.T) {
+		b := newBench(t)
+		b.calls(t, callOf(5*time.Second))
+		c := b.claim(t, 1, 10, b.handler(t, func(*message.Message) error { t.Error("it ran"); return nil }))
+		c.add(recs(3, ownKey)...)
+		elapse(time.Second)
+		require.Equal(t, 3, c.maxWaits)
+		began := time.Now()
+		c.end(10 * time.Second)
+		require.Equal(t, 4*time.Second, time.Since(began))
+		require.Empty(t, c.outcomes)
+		require.Equal(t, 3, c.givenBack)
+	})
+}
