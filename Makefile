@@ -1,6 +1,7 @@
 # make test   every test that this machine can run; the last lines say what is missing and how to add it
 # make lint   gofumpt, golangci-lint, go vet (make tools installs them)
 # make demo   the demo consumer, everything embedded
+# make up     the stack of deploy/compose, for tests of one's own (docs/local.md); make down ends it and deletes its data
 # make bench  the benchmarks against the peers
 # make fuzz   each fuzz target for FUZZTIME
 # make fmt    format
@@ -20,7 +21,7 @@ GOLANGCI_LINT_VERSION := v2.15.0
 GOFUMPT_VERSION       := v0.12.0
 GOVULNCHECK_VERSION   := v1.9.0
 
-.PHONY: test lint fmt demo bench fuzz tools ci
+.PHONY: test lint fmt demo up down docker bench fuzz tools ci
 
 test:
 	@$(if $(RACE),,echo "no C compiler: without the race detector")
@@ -37,6 +38,18 @@ fmt:
 
 demo:
 	$(GO) run ./cmd/demo-consumer
+
+COMPOSE := docker compose -f deploy/compose/compose.yaml
+
+up: docker
+	$(COMPOSE) up --detach --build --wait
+
+down: docker
+	$(COMPOSE) down --volumes
+
+docker:
+	@docker compose version > /dev/null 2>&1 || { echo "this needs Docker with its compose plugin; without: go run ./cmd/demo-consumer -stay"; exit 1; }
+	@docker info > /dev/null 2>&1 || { echo "Docker is installed, but its engine does not answer: is it running?"; exit 1; }
 
 bench:
 	cd bench && $(GO) run .
