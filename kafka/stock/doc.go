@@ -29,7 +29,8 @@
 // # What is weaker than kafka.Source
 //
 //   - One record of a partition at a time. There are no batches, no lanes and no order by key: a record that backs off or
-//     is held blocks its partition, and the inbox groups only what different partitions have in hand.
+//     is held blocks its partition, and the inbox groups only what different partitions have in hand: 1,500 to 2,000 records
+//     a second where a Source had 7,400 (8 partitions, one insert a record, two cores that had other work too).
 //   - Eager rebalances: a member that joins or leaves takes every partition from every member until all have drained
 //     (TestAckDuringARebalanceIsNotLost: two are revoked, and one would do). Config.Sarama refuses cooperative ones.
 //   - A member, a client and its connections for each topic, the replay topic included, all in one group
