@@ -1,7 +1,7 @@
 // Package middleware is the stack between Watermill's Router and a handler: each layer an ordinary
 // message.HandlerMiddleware, in a file of its own.
 //
-//	guard ► observe ► retry ► decode ► inbox { your middlewares ► handler, each record for itself, in a transaction }
+//	guard ► observe ► retry ► decode ► call ► inbox { your middlewares ► handler, each record for itself, in a transaction }
 //
 // # In a Router that you have
 //
@@ -20,6 +20,7 @@
 //   - [Observe]: a span a record, a child span an attempt, Hooks.OnSettle.
 //   - [Retry]: owns each record that did not succeed. [Policy.Decide] says what happens to it.
 //   - [Decode]: identity and event, once a delivery.
+//   - [CallOut]: the call of a route that calls out, outside of any transaction and before it.
 //   - [Inbox]: the handler, in a transaction that many records share.
 //
 // The order is not a matter of taste: in any other one something is lost. Recover outside of retry loses the reason
@@ -35,7 +36,9 @@
 //
 // # Whose fault it is
 //
-// A dependency that is down is not a record's fault. Its records are held at a [Gate], without a charge and for as long
-// as it takes; one at a time probes; the scheduler begins nothing of the route; heartbeats go on. [FloodGuard] is the
+// A dependency that is down is not a record's fault. Its records are held at a gate, without a charge and for as long
+// as it takes; one at a time probes; the scheduler begins nothing of the route; heartbeats go on. A failure of a call is
+// charged only if its dependency has answered somebody since that call began: long before a breaker has seen enough, and
+// with one record at a time, that is what tells a record from an outage. [FloodGuard] is the
 // same thought about ourselves: if nearly everything fails, the deploy is bad and not the data.
 package middleware
