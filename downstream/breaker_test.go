@@ -110,11 +110,11 @@ func TestBreaker(t *testing.T) {
 		require.Equal(t, record.BreakerOpen, d.State(), "what hangs has failed")
 	})
 	bubble("EachCallHasItsLimit", func(t *testing.T) {
-		var took []time.Duration
+		var took log[time.Duration]
 		d := payments(t, func(c *downstream.Config) {
 			c.Hooks = &record.Hooks{OnCall: func(i record.CallInfo) {
 				require.Equal(t, record.CallFailed, i.Outcome)
-				took = append(took, i.Took)
+				took.add(i.Took)
 			}}
 		})
 		var calls []*downstream.Call
@@ -126,11 +126,11 @@ func TestBreaker(t *testing.T) {
 		elapse(2 * time.Second)
 		calls[4].End(true, transient)
 		elapse(time.Minute)
-		require.Equal(t, []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second, 5 * time.Second, 7 * time.Second}, took)
+		require.Equal(t, []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second, 5 * time.Second, 7 * time.Second}, took.get())
 		for _, c := range calls {
 			c.End(true, transient)
 		}
-		require.Len(t, took, 6)
+		require.Len(t, took.get(), 6)
 	})
 	bubble("OldFailuresFallOutOfTheWindow", func(t *testing.T) {
 		d := payments(t)
@@ -173,7 +173,7 @@ func TestBreaker(t *testing.T) {
 		elapse(openFor + time.Second)
 		hung := begin(t, d)
 		require.True(t, hung.Probe())
-		requireRefused(t, d)
+		_ = requireRefused(t, d)
 		elapse(limit + time.Second)
 		require.Equal(t, record.BreakerOpen, d.State(), "it counts as failed")
 		elapse(openFor)

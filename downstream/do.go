@@ -22,7 +22,7 @@ func (d *Dependency) Do(ctx context.Context, op func(ctx context.Context) error)
 		return context.Cause(ctx)
 	}
 	c := &Call{d: d}
-	if err := d.enter(c, limit(ctx, d.cfg.Timeout)); err != nil {
+	if err := d.enter(ctx, c, d.cfg.Timeout); err != nil {
 		return err
 	}
 	// What is not known at the end is said by nobody: op has panicked, or ended its goroutine.
@@ -36,16 +36,16 @@ func (d *Dependency) Do(ctx context.Context, op func(ctx context.Context) error)
 	return err
 }
 
-// enter is the way into a call outside of a route.
-func (d *Dependency) enter(c *Call, limit time.Duration) error {
-	if err := c.begin(limit); err != nil {
+// enter is the way into a call outside of a route, which takes no longer than without if ctx has no deadline.
+func (d *Dependency) enter(ctx context.Context, c *Call, without time.Duration) error {
+	if err := c.begin(limit(ctx, without)); err != nil {
 		return err
 	}
 	if d.places.try() {
 		return nil
 	}
 	err := &fault.RefusedError{Dependency: d.cfg.Name, Reason: fault.ErrBulkheadFull}
-	f, _ := d.judge(context.Background(), err)
+	f, _ := d.judge(context.WithoutCancel(ctx), err)
 	c.End(true, f)
 	return err
 }

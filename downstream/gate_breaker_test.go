@@ -176,7 +176,7 @@ func TestGateFollowsTheBreaker(t *testing.T) {
 		})
 		elapse(15 * time.Second)
 		require.Len(t, l.begun.get(), 1)
-		requireRefused(t, d)
+		_ = requireRefused(t, d)
 		elapse(limit)
 		require.Equal(t, record.BreakerClosed, d.State())
 	})

@@ -342,7 +342,7 @@ func (l httpLine) context(t *testing.T, d *downstream.Dependency) context.Contex
 // counted gives the context that an operation of Do has.
 func counted(ctx context.Context, d *downstream.Dependency) (inside context.Context) {
 	_ = d.Do(ctx, func(ctx context.Context) error {
-		inside = ctx
+		inside = ctx //nolint:fatcontext // once
 		return nil
 	})
 	return inside

@@ -63,7 +63,7 @@ func makeIdle(t *testing.T, tr *http.Transport, s *server, n int) {
 func TestOneCallIsOneRequest(t *testing.T) {
 	t.Parallel()
 	const idle = 20
-	post := func(t *testing.T, wrap func(http.RoundTripper) http.RoundTripper, ctx context.Context, change ...func(*http.Request)) (reads int64) { //nolint:revive // a test's helper
+	post := func(t *testing.T, wrap func(http.RoundTripper) http.RoundTripper, ctx context.Context, change ...func(*http.Request)) (reads int64) {
 		t.Helper()
 		s := closesIdle(t, idle)
 		tr := &http.Transport{MaxIdleConnsPerHost: idle}
@@ -214,7 +214,7 @@ func TestIdempotencyKey(t *testing.T) {
 	permit := downstream.Permit{Dependency: d, Group: "billing", Route: "charge", ID: uuid.MustParse("0190b5a2-0000-7000-8000-000000000007")}
 	ctx := downstream.WithPermit(t.Context(), permit)
 	// sent gives the keys that a server sees.
-	sent := func(t *testing.T, ctx context.Context, method string, change ...func(*http.Request)) []string { //nolint:revive // a test's helper
+	sent := func(t *testing.T, ctx context.Context, method string, change ...func(*http.Request)) []string {
 		t.Helper()
 		var keys []string
 		srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
@@ -301,7 +301,7 @@ func TestSwitchedProtocolsKeepTheirConnection(t *testing.T) {
 	require.NoError(t, err)
 	req.Header.Set("Connection", "Upgrade")
 	req.Header.Set("Upgrade", "echo")
-	resp, err := d.Transport(tr).RoundTrip(req)
+	resp, err := d.Transport(tr).RoundTrip(req) //nolint:bodyclose // it is conn
 	require.NoError(t, err)
 	conn := resp.Body.(io.ReadWriteCloser)
 	defer conn.Close() //nolint:errcheck // read below

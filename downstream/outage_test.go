@@ -107,7 +107,7 @@ func try(ctx context.Context, d *downstream.Dependency, down *atomic.Bool) (fail
 		return true, downstream.Outage
 	}
 	failed = down.Load()
-	wait(ctx, 50*time.Millisecond)
+	wait(ctx, time.Second) // shorter calls are more timers than Go's race detector stands in a bubble: golang/go#78156
 	f := fault.Fault{}
 	if failed = failed || down.Load(); failed {
 		f = transient

@@ -60,7 +60,7 @@ func (t *transport) outside(req *http.Request) (*http.Response, error) {
 		return nil, context.Cause(ctx)
 	}
 	s := &series{transport: t, ctx: ctx, call: &Call{d: t.d}, attempts: t.d.cfg.Retry.Attempts}
-	if err := t.d.enter(s.call, limit(ctx, t.d.longest())); err != nil {
+	if err := t.d.enter(ctx, s.call, t.d.longest()); err != nil {
 		closeBody(req)
 		return nil, err
 	}
