@@ -58,7 +58,7 @@ func (d *demo) route() consumer.AnyRoute {
 		Call:        d.billing.call,
 		Apply:       d.billing.apply,
 		Options: consumer.Options{
-			Attempts: attempts, BackoffCap: time.Second,
+			Attempts: attempts, BackoffBase: 100 * time.Millisecond, BackoffCap: time.Second,
 			Identity: []dedup.Resolver{dedup.Header(idHeader)},
 		},
 	}

@@ -234,6 +234,20 @@ func TestTally(t *testing.T) {
 		require.Equal(t, record.BreakerHalfOpen, tl.snapshot().payments)
 	})
 
+	t.Run("ShowsARecordOnceHoweverOftenItIsDelivered", func(t *testing.T) {
+		t.Parallel()
+		tl := newTally()
+		var line strings.Builder
+		p := newProgress(&line, tl, func() int64 { return 17 })
+		for _, member := range []string{"first", "second"} {
+			tl.hooks(member).OnSettle(record.SettleInfo{Topic: "orders", Offset: 1, Outcome: record.Effected})
+		}
+		tl.hooks("second").OnSettle(record.SettleInfo{Topic: "orders", Offset: 2, Outcome: record.Dead})
+		tl.breaker(record.BreakerInfo{From: record.BreakerOpen, To: record.BreakerHalfOpen})
+		p.draw()
+		require.Regexp(t, `^ +2 settled +\d+/s  lag +17  effected 1 dead 1  redelivered 1  breaker half open\n$`, line.String())
+	})
+
 	t.Run("KnowsWhatHoldsNow", func(t *testing.T) {
 		t.Parallel()
 		tl := newTally()

@@ -93,7 +93,7 @@ func (p *progress) draw() {
 
 func (p *progress) line(now time.Time) string {
 	s := p.tally.snapshot()
-	rate := float64(s.total-p.last.total) / max(now.Sub(p.lastAt).Seconds(), 0.001)
+	rate := float64(s.total+s.again-p.last.total-p.last.again) / max(now.Sub(p.lastAt).Seconds(), 0.001)
 	p.last, p.lastAt = s, now
 	var b strings.Builder
 	fmt.Fprintf(&b, "%7d settled %6.0f/s  lag %6d ", s.total, rate, p.lag())
@@ -101,6 +101,9 @@ func (p *progress) line(now time.Time) string {
 		if n := s.outcomes[o]; n > 0 {
 			fmt.Fprintf(&b, " %s %d", o, n)
 		}
+	}
+	if s.again > 0 {
+		fmt.Fprintf(&b, "  redelivered %d", s.again)
 	}
 	if s.holding > 0 {
 		fmt.Fprintf(&b, "  holding %d", s.holding)

@@ -10,7 +10,9 @@ import (
 // tables, by somebody who was not there.
 type tally struct {
 	mu       sync.Mutex
-	outcomes map[record.Outcome]int
+	outcomes map[record.Outcome]int // of distinct records
+	seen     map[settled]struct{}
+	again    int // redelivered after they were settled
 	holding  int
 	held     int // holds that began, ever
 	owners   map[int32]string
@@ -20,14 +22,23 @@ type tally struct {
 	trips    int       // how often it opened
 }
 
+// settled is a record that has an outcome.
+type settled struct {
+	topic string
+	place place
+}
+
 func newTally() *tally {
-	return &tally{outcomes: map[record.Outcome]int{}, owners: map[int32]string{}, payments: record.BreakerClosed}
+	return &tally{
+		outcomes: map[record.Outcome]int{}, seen: map[settled]struct{}{}, owners: map[int32]string{},
+		payments: record.BreakerClosed,
+	}
 }
 
 // hooks are those of one member of the group.
 func (t *tally) hooks(member string) *record.Hooks {
 	return &record.Hooks{
-		OnSettle: func(i record.SettleInfo) { t.settled(i.Outcome) },
+		OnSettle: t.settle,
 		OnHold:   func(i record.HoldInfo) { t.hold(i.Began) },
 		OnClaim: func(i record.ClaimInfo) {
 			if i.Event == "assigned" {
@@ -37,10 +48,16 @@ func (t *tally) hooks(member string) *record.Hooks {
 	}
 }
 
-func (t *tally) settled(o record.Outcome) {
+func (t *tally) settle(i record.SettleInfo) {
+	r := settled{i.Topic, place{i.Partition, i.Offset}}
 	t.mu.Lock()
-	t.outcomes[o]++
-	t.mu.Unlock()
+	defer t.mu.Unlock()
+	if _, again := t.seen[r]; again {
+		t.again++
+		return
+	}
+	t.seen[r] = struct{}{}
+	t.outcomes[i.Outcome]++
 }
 
 func (t *tally) hold(began bool) {
@@ -83,6 +100,7 @@ func (t *tally) breaker(i record.BreakerInfo) {
 type snapshot struct {
 	outcomes map[record.Outcome]int
 	total    int
+	again    int
 	holding  int
 	held     int
 	moves    int
@@ -94,7 +112,8 @@ func (t *tally) snapshot() snapshot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := snapshot{
-		outcomes: map[record.Outcome]int{}, holding: t.holding, held: t.held, moves: t.moves, payments: t.payments, trips: t.trips,
+		outcomes: map[record.Outcome]int{}, again: t.again, holding: t.holding, held: t.held, moves: t.moves,
+		payments: t.payments, trips: t.trips,
 	}
 	for o, n := range t.outcomes {
 		s.outcomes[o] = n
