@@ -259,7 +259,10 @@ func TestCall(t *testing.T) {
 	bubble(t, "SkippedByItsCallIsSkipped", func(t *testing.T) {
 		b := newBench(t)
 		var calls atomic.Int32
-		d := b.calls(t, func(context.Context, *record.Record) (any, error) { calls.Add(1); return nil, fault.Skip("no such order") })
+		d := b.calls(t, func(context.Context, *record.Record) (any, error) {
+			calls.Add(1)
+			return nil, fault.Skip("no such order")
+		})
 		c := b.run(t, func(*message.Message) error { t.Error("it ran"); return nil }, recs(30, ownKey)...)
 		require.Equal(t, record.Skipped, c.outcome(0))
 		require.Len(t, c.outcomes, 30)

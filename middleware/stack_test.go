@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -218,43 +219,51 @@ func TestStockMiddlewares(t *testing.T) {
 			}
 		},
 	} {
-		bubble(t, name, func(t *testing.T) {
-			b := newBench(t)
-			tries := map[int64]int{}
-			h := b.handler(t, func(m *message.Message) error {
-				switch o := offsetOf(m); {
-				case o == 3:
-					return errBoom
-				case o%4 == 0 && tries[o] == 0:
-					tries[o]++
-					return fault.RetryAfter(errBoom, time.Second)
-				}
-				return nil
-			}, around)
-			c := newClaim(2, 1+len(name)%3, b.rt.Gates)
-			served := make(chan struct{})
-			go func() { c.serve(h); close(served) }()
-			c.add(recs(12, ownKey)...)
-			elapse(500 * time.Millisecond)
-			c.end(0) // in the middle of back-offs: given back, and swallowed by some
-			<-served
-			synctest.Wait()
-			require.Zero(t, c.acked)
-
-			next := b.claim(t, 2, 3, h)
-			for o := range int64(12) {
-				if c.outcome(o) == record.Unsettled {
-					next.add(rec(o, ownKey(int(o))))
-				}
-			}
-			next.idle()
-			for o := range int64(12) {
-				require.Len(t, append(c.outcomes[o], next.outcomes[o]...), 1)
-				require.Equal(t, o != 3, b.in.effectsOf(o) == 1)
-			}
-			require.Len(t, b.topic.of(3), 1)
-		})
+		for _, calling := range []bool{false, true} {
+			bubble(t, fmt.Sprintf("%s/calling=%t", name, calling), func(t *testing.T) { withinStock(t, around, calling) })
+		}
 	}
+}
+
+// withinStock revokes a claim in the middle of back-offs, and finishes its records in the next.
+func withinStock(t *testing.T, around message.HandlerMiddleware, calling bool) {
+	b := newBench(t)
+	if calling {
+		b.calls(t, callOf(50*time.Millisecond))
+	}
+	tries := map[int64]int{}
+	h := b.handler(t, func(m *message.Message) error {
+		switch o := offsetOf(m); {
+		case o == 3:
+			return errBoom
+		case o%4 == 0 && tries[o] == 0:
+			tries[o]++
+			return fault.RetryAfter(errBoom, time.Second)
+		}
+		return nil
+	}, around)
+	c := newClaim(2, 1+len(t.Name())%3, b.rt.Gates)
+	served := make(chan struct{})
+	go func() { c.serve(h); close(served) }()
+	c.add(recs(12, ownKey)...)
+	elapse(500 * time.Millisecond)
+	c.end(0) // in the middle of back-offs: given back, and swallowed by some
+	<-served
+	synctest.Wait()
+	require.Zero(t, c.acked)
+
+	next := b.claim(t, 2, 3, h)
+	for o := range int64(12) {
+		if c.outcome(o) == record.Unsettled {
+			next.add(rec(o, ownKey(int(o))))
+		}
+	}
+	next.idle()
+	for o := range int64(12) {
+		require.Len(t, append(c.outcomes[o], next.outcomes[o]...), 1)
+		require.Equal(t, o != 3, b.in.effectsOf(o) == 1)
+	}
+	require.Len(t, b.topic.of(3), 1)
 }
 
 func TestDecode(t *testing.T) {
