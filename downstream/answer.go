@@ -65,6 +65,7 @@ func Check(resp *http.Response) error {
 func statusError(resp *http.Response) *fault.StatusError {
 	e := fault.NewStatusError(resp)
 	if resp.Request != nil {
+		e.Keyed = isKeyed(resp.Request)
 		if d, ok := resp.Request.Context().Value(dependencyKey{}).(*Dependency); ok {
 			e.Dependency = d.cfg.Name
 		}

@@ -55,9 +55,6 @@ func (d *Dependency) judge(ctx context.Context, err error) (f fault.Fault, faile
 	if err == nil {
 		return fault.Fault{}, false
 	}
-	if _, ok := fault.AsSkip(err); ok {
-		return fault.Fault{}, false
-	}
 	return d.cfg.Classifier.ClassifyCall(ctx, err), true
 }
 

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -162,6 +163,15 @@ var httpTable = []httpLine{
 		prepare: func(_ *testing.T, tr *http.Transport, s *server) { tr.TLSClientConfig = s.tls },
 	},
 	{name: "401", serve: status(401), class: fault.ClassUnavailable, reads: 1},
+	{
+		name: "407ToConnect", serve: status(407), class: fault.ClassUnavailable, reads: 1,
+		prepare: func(t *testing.T, tr *http.Transport, s *server) {
+			proxy, err := url.Parse(s.url)
+			require.NoError(t, err)
+			tr.Proxy = http.ProxyURL(proxy)
+			s.url = "https://payments.invalid"
+		},
+	},
 	{name: "407", serve: status(407), class: fault.ClassUnavailable, reads: 1},
 	// On a connection, before the request.
 	{

@@ -84,6 +84,9 @@ func (t *transport) explain(ctx context.Context, req *http.Request, s *sending, 
 		f.Dependency = t.d.cfg.Name
 		return fault.Say(err, f)
 	}
+	if s.proxyWantsCredentials(err) {
+		return fault.Say(err, fault.Fault{Class: fault.ClassUnavailable, Dependency: t.d.cfg.Name, Rule: "http 407"})
+	}
 	_, direct := t.base.(*http.Transport)
 	switch {
 	case s.unsent(ctx):
@@ -100,6 +103,11 @@ func (t *transport) explain(ctx context.Context, req *http.Request, s *sending, 
 		f = cut(s.safe)
 	}
 	return fault.Say(err, f)
+}
+
+// proxyWantsCredentials is a 407 to a CONNECT, of which net/http leaves nothing but the reason; a test pins it.
+func (s *sending) proxyWantsCredentials(err error) bool {
+	return s.conns.Load() == 0 && err.Error() == http.StatusText(http.StatusProxyAuthRequired)
 }
 
 // cut is the meaning of an exchange that broke off after the request was sent.

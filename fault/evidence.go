@@ -20,7 +20,7 @@ func (f Fault) Evidence(dependency string) Evidence {
 	switch f.Class {
 	case ClassPermanent:
 		switch f.Rule {
-		case "panic", "unreadable", "nil error": // a bug of ours
+		case "panic", "unreadable", "nil error", "verb skip": // a bug of ours, or decided without asking, for all we know
 			return SaysNothing
 		}
 		return SaysUp
