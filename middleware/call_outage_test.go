@@ -420,3 +420,30 @@ func TestCall_RefusalsOfOthersDoNotSpin(t *testing.T) {
 		})
 	}
 }
+
+func TestCall_ApplySaysThatTheDependencyIsDown(t *testing.T) {
+	t.Parallel()
+	bubble(t, "AndHoldsItsRecordAlone", func(t *testing.T) {
+		b := newBench(t)
+		b.calls(t, paid)
+		ran := 0
+		h := b.handler(t, func(m *message.Message) error {
+			if offsetOf(m) == 0 && time.Since(b.began) < 10*time.Minute {
+				ran++
+				return fault.Unavailable(errBoom, "payments")
+			}
+			return nil
+		})
+		c := b.claim(t, 1, 10, h)
+		c.add(rec(0, "a"))
+		elapse(time.Minute)
+		require.False(t, b.rt.Gates.Shut())
+		c.add(rec(1, "b"))
+		elapse(time.Second)
+		require.Equal(t, record.Effected, c.outcome(1))
+		c.idle()
+		require.Equal(t, record.Effected, c.outcome(0))
+		require.Less(t, ran, 200, "it does not spin")
+		require.Empty(t, b.rt.Gates.Down())
+	})
+}

@@ -278,15 +278,16 @@ func causeOf(err error) dlq.Reason {
 }
 
 // learn tells the gates what a pass has shown. A failure counts more than a success beside it: the dependency may have
-// gone down in between. What calls have shown, the gate of the calls knows already.
+// gone down in between. The gate of the calls is not among them: it hears of calls from the breaker, and a handler that
+// says the same dependency is down holds its own record.
 func (rt *Route) learn(ps passes, own *brought, chains []*chain, settled bool) {
 	down := map[string]time.Duration(nil)
 	answered := settled // by the database
 	for _, c := range chains {
 		switch f := c.fault; {
 		case errors.Is(c.rs[0].Err, record.ErrNotRun):
-		case c.called() != nil && f.Class == fault.ClassUnavailable && f.Dependency == c.called().Dependency:
-			answered = true // by the inbox, or there had been no call
+		case f.Class == fault.ClassUnavailable && rt.Call != nil && f.Dependency == rt.Call.Dependency.Name():
+			answered = true // by the inbox, before the call
 		case f.Class == fault.ClassUnavailable:
 			down = put(down, or(f.Dependency, fault.Database), f.RetryAfter)
 		case f.Class == fault.ClassCancelled, len(c.unread()) > 0:
@@ -302,8 +303,8 @@ func (rt *Route) learn(ps passes, own *brought, chains []*chain, settled bool) {
 		after, failed := down[name]
 		delete(down, name)
 		switch {
-		case own != nil && p == own.pass && own.taken.Load():
-			p.Release() // the call has told it
+		case own != nil && p == own.pass:
+			p.Release()
 		case failed && name == RetryAfter && !p.Turn():
 			// A Retry-After is waited for by its record; only who probes for others pauses them again.
 		case failed:
