@@ -96,7 +96,7 @@ func CallOut(rt *Route) message.HandlerMiddleware {
 			if err != nil {
 				return nil, err
 			}
-			c := &calling{rt: rt, msg: msg, next: next, soft: rs[0].Soft(), all: rs}
+			c := &calling{rt: rt, msg: msg, next: next, soft: rs[0].Soft(), all: rs, soon: earlyOf(msg.Context())}
 			c.run(rs)
 			return nil, nil // the verdicts stand on the records
 		}

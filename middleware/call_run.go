@@ -28,7 +28,8 @@ type calling struct {
 	next message.HandlerFunc
 	soft <-chan struct{}
 
-	all   []*record.Record            // of the message
+	all   []*record.Record            // of the message, but for those that the retry layer has again
+	soon  *early                      // to which failed ones go at once; nil: they wait for the others
 	known map[*record.Record]struct{} // to the inbox: nothing to call for
 	ready []*file                     // their first ones go inwards next
 	out   int                         // files that workers have
@@ -201,11 +202,20 @@ func (c *calling) take(f *file) {
 	switch {
 	case f.rs[0].Err != nil:
 		f.stop(1)
+		c.hand(f)
 	case c.over.Load():
 		f.stop(0)
 	default:
 		c.step(f)
 	}
+}
+
+// hand gives a failed file to the retry layer, if that takes it already.
+func (c *calling) hand(f *file) {
+	if c.soon == nil || !c.soon.take(f.rs, c.away) {
+		return
+	}
+	c.all = slices.DeleteFunc(slices.Clone(c.all), func(r *record.Record) bool { return slices.Contains(f.rs, r) })
 }
 
 // stop leaves those from the i-th on behind one that failed.

@@ -658,3 +658,31 @@ func TestCall_Lanes(t *testing.T) {
 		require.Equal(t, 3, c.givenBack)
 	})
 }
+
+func TestCall_Failures(t *testing.T) {
+	t.Parallel()
+
+	bubble(t, "DoNotWaitForSlowCallsBesideThem", func(t *testing.T) {
+		b := newBench(t)
+		busy := 0
+		b.calls(t, func(ctx context.Context, r *record.Record) (any, error) {
+			switch {
+			case r.Offset == 1:
+				return nil, errBoom
+			case r.Offset == 2 && busy < 3:
+				busy++
+				return nil, fault.Busy(errBoom)
+			case r.Offset == 3:
+				return nil, sleep(ctx, 9*time.Second)
+			}
+			return "paid", nil
+		})
+		c := b.run(t, nothing, rec(0, "a"), rec(1, "b"), rec(2, "c"), rec(3, "d"), rec(4, "b"))
+		require.Equal(t, record.Dead, c.outcome(1))
+		require.Less(t, b.at(1), 50*time.Millisecond)
+		require.Less(t, b.at(4), 50*time.Millisecond, "and what was behind it")
+		require.Less(t, b.at(2), 2*time.Second, "tried again meanwhile")
+		require.Equal(t, 9*time.Second, b.at(3))
+		require.Len(t, c.outcomes, 5)
+	})
+}

@@ -28,6 +28,9 @@ type chain struct {
 	fault  fault.Fault   // the head's
 	before time.Duration // the head's Spent before its last attempt
 	free   int           // the head's failures in a row that cost it nothing
+	// few says that hardly any of the message failed: it gives its lane to the next message while dead letters are written
+	// and acknowledged. A message of failures keeps its lane: that is what bounds how many wait for the topic at once.
+	few bool
 	// waiting says that the records were told to wait: they have no lane.
 	waiting bool
 	// held is what the last hold waited for.
@@ -192,7 +195,7 @@ func (c *chain) again() bool {
 	}
 	c.waiting = false
 	head := c.head()
-	left := c.pass(c.rs, ps)
+	left := c.pass(c.rs, ps, nil)
 	if len(left) == 0 {
 		c.rs = nil
 		return true
@@ -270,7 +273,7 @@ func (c *chain) deadTogether(rs []*record.Record) bool {
 	c.pause()
 	alone := make([]*chain, len(rs))
 	for i, r := range rs {
-		alone[i] = &chain{delivery: c.delivery, rs: rs[i : i+1 : i+1], fault: c.classify(r.Err), before: r.Spent, waiting: true}
+		alone[i] = &chain{delivery: c.delivery, rs: rs[i : i+1 : i+1], fault: c.classify(r.Err), before: r.Spent, few: c.few, waiting: true}
 	}
 	c.follow(alone)
 	if len(record.Remaining(rs)) > 0 {

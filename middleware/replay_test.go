@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -157,10 +158,12 @@ func TestReplay(t *testing.T) {
 		c := b.claim(t, 1, 1, h)
 		c.add(replayed(deliveredAt(t, 0), func(e *dlq.Envelope) { e.Route = "another" }))
 		c.idle()
+		synctest.Wait()
 		_, shut := database.Since()
 		require.True(t, shut)
 		c.add(replayed(deliveredAt(t, 1), nil))
 		c.idle()
+		synctest.Wait()
 		_, shut = database.Since()
 		require.False(t, shut)
 	})

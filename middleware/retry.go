@@ -44,9 +44,6 @@ type delivery struct {
 	msg  *message.Message // read only: every pass gets a message of its own
 	next message.HandlerFunc
 	soft <-chan struct{}
-	// few says that hardly any of the message failed: it gives its lane to the next message while dead letters are written
-	// and acknowledged. A message of failures keeps its lane: that is what bounds how many wait for the topic at once.
-	few bool
 }
 
 // fewShare is how many records of a message there must be for each chain that gives up its lane for its dead letters.
@@ -70,9 +67,14 @@ func (d *delivery) run(rs []*record.Record) error {
 	if !ok {
 		return &givenBack{left: len(rs), all: len(rs), cause: context.Cause(d.ctx())}
 	}
-	chains := d.pass(rs, ps)
-	d.few = len(chains)*fewShare <= len(rs)
+	soon := &early{d: d}
+	defer soon.chains.Wait()
+	chains := d.pass(rs, ps, soon)
+	for _, c := range chains {
+		c.few = len(chains)*fewShare <= len(rs)
+	}
 	d.follow(chains)
+	soon.chains.Wait()
 	if left := record.Remaining(rs); len(left) > 0 {
 		return &givenBack{left: len(left), all: len(rs), cause: left[0].Err}
 	}
@@ -130,15 +132,22 @@ func (d *delivery) hold(rs []*record.Record, dependency string, wait func()) {
 	wait()
 }
 
-// pass runs rs once through the inner layers, settles accounts with the gates, and gives the chains that are left.
-func (d *delivery) pass(rs []*record.Record, ps passes) []*chain {
+// pass runs rs once through the inner layers, settles accounts with the gates, and gives the chains that are left. Those
+// that soon takes run already; nil takes none.
+func (d *delivery) pass(rs []*record.Record, ps passes, soon *early) []*chain {
 	defer ps.release() // after runtime.Goexit too; a pass that had its answer takes no second
 	before := spent(rs)
 	for _, r := range rs {
 		r.Err = nil
 	}
 	inner, own := d.bring(record.Derive(d.msg, rs), ps)
+	if soon != nil && d.rt.Call != nil {
+		inner.SetContext(context.WithValue(inner.Context(), earlyKey{}, soon))
+	}
 	_, err := d.next(inner)
+	if soon != nil {
+		rs = soon.rest(rs)
+	}
 	chains := d.split(rs, before, err)
 	settled := len(rs) - foreign(rs)
 	for _, c := range chains {
@@ -153,7 +162,7 @@ func (d *delivery) pass(rs []*record.Record, ps passes) []*chain {
 
 // foreign counts those of rs that were other routes': that they are settled says nothing about anything.
 func foreign(rs []*record.Record) (n int) {
-	if !rs[0].Replay {
+	if len(rs) == 0 || !rs[0].Replay {
 		return 0
 	}
 	for _, r := range rs {

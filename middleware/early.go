@@ -1,0 +1,66 @@
+package middleware
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/record"
+)
+
+// early takes chains from the call layer while others of their message still call: a record that failed at once must not
+// wait for its dead letter, or for its next attempt, until the slowest call beside it is over.
+type early struct {
+	d      *delivery
+	chains sync.WaitGroup
+	gone   map[*record.Record]struct{} // only the message's own goroutine looks
+}
+
+type earlyKey struct{}
+
+func earlyOf(ctx context.Context) *early {
+	e, _ := ctx.Value(earlyKey{}).(*early)
+	return e
+}
+
+// take makes a chain of rs, a failed call and those behind it, and lets it run; waiting says that they have no lane. It is
+// false for a failure of which the gates must hear with the others of its pass: those chains begin when that is over.
+func (e *early) take(rs []*record.Record, waiting bool) bool {
+	c := &chain{delivery: e.d, rs: rs, waiting: waiting}
+	call := c.called()
+	if call == nil {
+		return false
+	}
+	switch c.fault = e.d.classify(call); c.fault.Class {
+	case fault.ClassCancelled:
+		return false
+	case fault.ClassUnavailable:
+		if c.fault.Dependency != call.Dependency {
+			return false
+		}
+	case fault.ClassPermanent, fault.ClassTransient, fault.ClassAmbiguous, fault.ClassBusy:
+		if c.fault.RetryAfter > 0 {
+			return false
+		}
+	}
+	if e.gone == nil {
+		e.gone = map[*record.Record]struct{}{}
+	}
+	for _, r := range rs {
+		e.gone[r] = struct{}{}
+	}
+	e.chains.Go(c.run)
+	return true
+}
+
+// rest gives those of rs that were not taken; rs itself if that is all.
+func (e *early) rest(rs []*record.Record) []*record.Record {
+	if len(e.gone) == 0 {
+		return rs
+	}
+	return slices.DeleteFunc(slices.Clone(rs), func(r *record.Record) bool {
+		_, gone := e.gone[r]
+		return gone
+	})
+}
