@@ -3,7 +3,6 @@ package dedup
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -242,7 +241,7 @@ func (y *graveyard) transact(batch []*burial) ([]Answer, error) {
 		return nil, err
 	}
 	defer conn.Release()
-	answers, err := y.write(ctx, conn.Conn(), batch)
+	answers, err := writeGraves(ctx, conn.Conn(), y.rt.consumer, insertLockTimeout, batch)
 	if err != nil {
 		if !conn.Conn().IsClosed() {
 			_, _ = conn.Exec(ctx, "rollback")
@@ -251,14 +250,14 @@ func (y *graveyard) transact(batch []*burial) ([]Answer, error) {
 	}
 	stop := time.AfterFunc(y.rt.in.cfg.CommitTimeout, func() { _ = conn.Conn().PgConn().Conn().Close() })
 	defer stop.Stop()
-	tag, err := conn.Exec(context.Background(), "set local statement_timeout = 0; commit")
-	if err == nil && tag.String() != "COMMIT" {
-		err = errors.New("commit was answered with " + tag.String())
-	}
-	return answers, err
+	return answers, commit(context.Background(), conn.Conn())
 }
 
-func (y *graveyard) write(ctx context.Context, conn *pgx.Conn, batch []*burial) ([]Answer, error) {
+// writeGraves begins a transaction, writes the rows and reads the answers. It waits for another transaction that has one
+// of the identities in hand, but not longer than patience.
+func writeGraves(
+	ctx context.Context, conn *pgx.Conn, consumer int32, patience time.Duration, batch []*burial,
+) ([]Answer, error) {
 	cols := columnsOf(batch)
 	reasons, texts := make([]string, len(batch)), make([]string, len(batch))
 	for i, b := range batch {
@@ -268,8 +267,8 @@ func (y *graveyard) write(ctx context.Context, conn *pgx.Conn, batch []*burial) 
 	b := &pgx.Batch{}
 	b.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
 	b.Queue(fmt.Sprintf("select set_config('lock_timeout', '%s', true), set_config('statement_timeout', '%s', true)",
-		ms(insertLockTimeout), ms(openTimeout)))
-	b.Queue(burySQL, y.rt.consumer, array(cols.ids), array(cols.hashes), array(cols.coords), reasons, texts).
+		ms(patience), ms(openTimeout)))
+	b.Queue(burySQL, consumer, array(cols.ids), array(cols.hashes), array(cols.coords), reasons, texts).
 		Exec(func(tag pgconn.CommandTag) error { written = tag.RowsAffected(); return nil })
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {
 		return nil, err
@@ -278,14 +277,10 @@ func (y *graveyard) write(ctx context.Context, conn *pgx.Conn, batch []*burial) 
 	if written == int64(len(batch)) {
 		return answers, nil
 	}
-	if err := y.ask(ctx, conn, cols, answers); err != nil {
+	if err := readAnswers(ctx, conn, consumer, cols, func(i int, a Answer) { answers[i] = a }); err != nil {
 		return nil, err
 	}
-	return answers, y.buryAgain(ctx, conn, batch, answers)
-}
-
-func (y *graveyard) ask(ctx context.Context, conn *pgx.Conn, cols *columns, answers []Answer) error {
-	return readAnswers(ctx, conn, y.rt.consumer, cols, func(i int, a Answer) { answers[i] = a })
+	return answers, buryAgain(ctx, conn, consumer, batch, answers)
 }
 
 // readAnswers asks answerSQL.
@@ -304,12 +299,12 @@ func readAnswers(ctx context.Context, conn *pgx.Conn, consumer int32, cols *colu
 }
 
 // buryAgain makes the dead rows of replays that failed again theirs.
-func (y *graveyard) buryAgain(ctx context.Context, conn *pgx.Conn, batch []*burial, answers []Answer) error {
+func buryAgain(ctx context.Context, conn *pgx.Conn, consumer int32, batch []*burial, answers []Answer) error {
 	for i, b := range batch {
 		if answers[i] != DeadReplay {
 			continue
 		}
-		tag, err := conn.Exec(ctx, buryAgainSQL, y.rt.consumer, b.id.Key.String(), b.id.Coordinates, b.reason, b.text)
+		tag, err := conn.Exec(ctx, buryAgainSQL, consumer, b.id.Key.String(), b.id.Coordinates, b.reason, b.text)
 		if err != nil {
 			return err
 		}

@@ -181,6 +181,12 @@ func KeyOf(id string) uuid.UUID {
 	return uuidV8(sum[:16])
 }
 
+// KeyAt is how the inbox stores a record that is known by its place: it has no identity that can be read, or one that is
+// another record's.
+func KeyAt(topicID uuid.UUID, partition int32, offset int64) uuid.UUID {
+	return spot{topicID, partition, offset}.place().key
+}
+
 // HashValue is of a record's value as it was delivered. A tombstone (nil) and an empty value differ.
 func HashValue(value []byte) int64 {
 	if value == nil {

@@ -126,6 +126,9 @@ on conflict (consumer_group, route) do nothing`
 
 const consumerIDSQL = `select id from headrace.consumers where consumer_group = $1 and route = $2`
 
+// knownSQL lists what an operator may have meant.
+const knownSQL = `select consumer_group || '/' || route from headrace.consumers order by consumer_group, route limit 50`
+
 // Time limits of the transaction. The insert waits this long for another transaction that inserts the same id; a
 // handler's statement waits this long for a row, so that two groups in each other's way part long before the server's
 // deadlock_timeout (1 s); a record that is alone, under the route's exclusive lock, has nobody to part from.
