@@ -19,6 +19,21 @@ type early struct {
 
 type earlyKey struct{}
 
+// early gives nil for a route that does not call: it takes nothing.
+func (d *delivery) early() *early {
+	if d.rt.Call == nil {
+		return nil
+	}
+	return &early{d: d}
+}
+
+// wait is for the end of the chains that were taken.
+func (e *early) wait() {
+	if e != nil {
+		e.chains.Wait()
+	}
+}
+
 func earlyOf(ctx context.Context) *early {
 	e, _ := ctx.Value(earlyKey{}).(*early)
 	return e
@@ -56,7 +71,7 @@ func (e *early) take(rs []*record.Record, waiting bool) bool {
 
 // rest gives those of rs that were not taken; rs itself if that is all.
 func (e *early) rest(rs []*record.Record) []*record.Record {
-	if len(e.gone) == 0 {
+	if e == nil || len(e.gone) == 0 {
 		return rs
 	}
 	return slices.DeleteFunc(slices.Clone(rs), func(r *record.Record) bool {

@@ -67,14 +67,14 @@ func (d *delivery) run(rs []*record.Record) error {
 	if !ok {
 		return &givenBack{left: len(rs), all: len(rs), cause: context.Cause(d.ctx())}
 	}
-	soon := &early{d: d}
-	defer soon.chains.Wait()
+	soon := d.early()
+	defer soon.wait()
 	chains := d.pass(rs, ps, soon)
 	for _, c := range chains {
 		c.few = len(chains)*fewShare <= len(rs)
 	}
 	d.follow(chains)
-	soon.chains.Wait()
+	soon.wait()
 	if left := record.Remaining(rs); len(left) > 0 {
 		return &givenBack{left: len(left), all: len(rs), cause: left[0].Err}
 	}
@@ -141,13 +141,11 @@ func (d *delivery) pass(rs []*record.Record, ps passes, soon *early) []*chain {
 		r.Err = nil
 	}
 	inner, own := d.bring(record.Derive(d.msg, rs), ps)
-	if soon != nil && d.rt.Call != nil {
+	if soon != nil {
 		inner.SetContext(context.WithValue(inner.Context(), earlyKey{}, soon))
 	}
 	_, err := d.next(inner)
-	if soon != nil {
-		rs = soon.rest(rs)
-	}
+	rs = soon.rest(rs)
 	chains := d.split(rs, before, err)
 	settled := len(rs) - foreign(rs)
 	for _, c := range chains {
