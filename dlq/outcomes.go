@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/headrace/headrace/dedup"
 )
 
 // Outcome is what became of a letter's record.
@@ -35,57 +37,67 @@ type Querier interface {
 // all. A letter of another system, which names no identity, is unknown.
 func Outcomes(ctx context.Context, db Querier, entries []*Entry) ([]Outcome, error) {
 	outcomes := slices.Repeat([]Outcome{OutcomeUnknown}, len(entries))
-	asked, groups, routes, ids := questions(entries)
-	if len(asked) == 0 {
+	q := ask(entries)
+	if len(q.of) == 0 {
 		return outcomes, nil
 	}
-	rows, err := db.Query(ctx, outcomesSQL, groups, routes, ids)
+	rows, err := db.Query(ctx, outcomesSQL, q.groups, q.routes, q.ids, q.numbers)
 	if err != nil {
-		return nil, fmt.Errorf("ask the inbox for %d letters: %w", len(asked), err)
+		return nil, fmt.Errorf("ask the inbox for %d letters: %w", len(entries), err)
 	}
-	var n int64
+	var n int32
 	var state int16
 	_, err = pgx.ForEachRow(rows, []any{&n, &state}, func() error {
 		if outcome, ok := outcomeOf[state]; ok {
-			outcomes[asked[n-1]] = outcome
+			outcomes[q.of[n]] = outcome
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("ask the inbox for %d letters: %w", len(asked), err)
+		return nil, fmt.Errorf("ask the inbox for %d letters: %w", len(entries), err)
 	}
 	return outcomes, nil
 }
 
+// What is asked more than once of a letter is answered in the order of the questions: the last answer counts.
 const outcomesSQL = `
 select q.n, i.state
-from unnest($1::text[], $2::text[], $3::text[]::uuid[]) with ordinality as q(consumer_group, route, id, n)
+from unnest($1::text[], $2::text[], $3::text[]::uuid[], $4::int[]) as q(consumer_group, route, id, n)
 join headrace.consumers c on c.consumer_group = q.consumer_group and c.route = q.route
-join headrace.inbox i on i.consumer_id = c.id and i.message_id = q.id`
+join headrace.inbox i on i.consumer_id = c.id and i.message_id = q.id
+order by q.n`
 
 // outcomeOf is by the inbox's states, which package dedup writes.
 var outcomeOf = map[int16]Outcome{0: OutcomeEffected, 1: OutcomeSkipped, 2: OutcomeDead}
 
-// questions are the letters that can be asked for, by index, and what to ask.
-func questions(entries []*Entry) (asked []int, groups, routes, ids []string) {
+// questions are what to ask, column by column, and of which letter each question is, by index.
+type questions struct {
+	groups, routes, ids []string
+	numbers             []int32
+	of                  []int
+}
+
+func ask(entries []*Entry) (q questions) {
 	for i, e := range entries {
 		env := &e.Envelope
 		if env.MessageID == uuid.Nil || !storable(env.Group) || !storable(env.Route) {
 			continue
 		}
-		asked, groups, routes = append(asked, i), append(groups, env.Group), append(routes, env.Route)
-		ids = append(ids, inboxID(*env).String())
+		for _, id := range inboxIDs(env) {
+			q.groups, q.routes, q.ids = append(q.groups, env.Group), append(q.routes, env.Route), append(q.ids, id.String())
+			q.numbers, q.of = append(q.numbers, int32(len(q.of))), append(q.of, i) //nolint:gosec // a page of letters
+		}
 	}
-	return asked, groups, routes, ids
+	return q
 }
 
-// inboxID is by what the inbox knows what became of a record. An id_conflict's own identity is the other record's: its
-// own fate is that of the identity which a replay gives it.
-func inboxID(env Envelope) uuid.UUID {
-	if env.Reason == IDConflict {
-		return newID(env)
+// inboxIDs are by what the inbox knows what became of a record, the last word last. An id_conflict's own identity is the
+// other record's: it died under its place, and what it came to after that is known by the identity which a replay gives it.
+func inboxIDs(env *Envelope) []uuid.UUID {
+	if env.Reason != IDConflict {
+		return []uuid.UUID{env.MessageID}
 	}
-	return env.MessageID
+	return []uuid.UUID{dedup.KeyAt(env.TopicID, env.Origin.Partition, env.Origin.Offset), newID(*env)}
 }
 
 // storable says whether Postgres takes it as text: with anything else it would refuse all.

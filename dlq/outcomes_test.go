@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/dlq"
 	"github.com/headrace/headrace/internal/pgtest"
 	"github.com/headrace/headrace/migrations"
@@ -39,11 +40,21 @@ func TestOutcomes_TellWhatBecameOfALettersRecord(t *testing.T) {
 		}
 		return &dlq.Entry{Format: dlq.FormatHeadrace, Envelope: env}
 	}
-	know := func(e *dlq.Entry, state int) *dlq.Entry {
+	row := func(id uuid.UUID, state int) {
 		_, err := pool.Exec(t.Context(), `insert into headrace.inbox (consumer_id, message_id, state, value_hash, coordinates) values ($1, $2, $3, 0, 0)`,
-			consumer, e.Envelope.MessageID, state)
+			consumer, id, state)
 		require.NoError(t, err)
+	}
+	know := func(e *dlq.Entry, state int) *dlq.Entry {
+		row(e.Envelope.MessageID, state)
 		return e
+	}
+	conflict := func(offset int64) *dlq.Entry {
+		return letter(func(e *dlq.Envelope) { e.Reason, e.Origin.Offset = dlq.IDConflict, offset })
+	}
+	// under is by what the inbox knows an id_conflict that died at its place.
+	under := func(e *dlq.Entry) uuid.UUID {
+		return dedup.KeyAt(e.Envelope.TopicID, e.Envelope.Origin.Partition, e.Envelope.Origin.Offset)
 	}
 	entries := []*dlq.Entry{
 		know(letter(nil), 2),
@@ -54,13 +65,15 @@ func TestOutcomes_TellWhatBecameOfALettersRecord(t *testing.T) {
 		letter(func(e *dlq.Envelope) { e.MessageID = uuid.Nil }),
 		letter(func(e *dlq.Envelope) { e.Group = "b\x00" }),
 		letter(func(e *dlq.Envelope) { e.Route = "\xff" }),
-		know(letter(func(e *dlq.Envelope) { e.Reason = dlq.IDConflict }), 0), // the other record's effect
+		know(conflict(100), 0), // the other record's effect
+		know(conflict(101), 0), // and its own row
 	}
+	row(under(entries[9]), 2)
 	entries = append(entries, entries[1])
 	db := &counting{Querier: pool}
 	got, err := dlq.Outcomes(t.Context(), db, entries)
 	require.NoError(t, err)
-	require.Equal(t, []dlq.Outcome{"dead", "effected", "unknown", "skipped", "unknown", "unknown", "unknown", "unknown", "unknown", "effected"}, got)
+	require.Equal(t, []dlq.Outcome{"dead", "effected", "unknown", "skipped", "unknown", "unknown", "unknown", "unknown", "unknown", "dead", "effected"}, got)
 	require.Equal(t, 1, db.n)
 
 	got, err = dlq.Outcomes(t.Context(), db, nil)
