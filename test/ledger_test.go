@@ -77,6 +77,9 @@ func (w *world) audit() map[string]tally {
 	for _, route := range w.routes {
 		b := w.books(route, records, letters[route])
 		got[route] = b.count()
+		if w.payments != nil {
+			w.payments.audit(b)
+		}
 		require.Empty(w.t, b.findings[:min(len(b.findings), mostFindings)],
 			"route %s: %d findings, ledger %+v", route, len(b.findings), got[route])
 	}

@@ -5,9 +5,13 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -36,13 +40,18 @@ type setup struct {
 	Eager      bool
 	Stock      bool // under watermill-kafka's Subscriber
 	DrainGrace time.Duration
+	Caller     caller
 	Options    consumer.Options       `json:"-"`
 	Tune       func(*consumer.Config) `json:"-"`
 }
 
 // setup is of a member with the defaults, but quick to notice and to commit.
 func (w *world) setup() setup {
-	return setup{Brokers: w.brokers, Topic: w.topic, Group: w.group, DSN: w.dsn, Routes: w.routes}
+	s := setup{Brokers: w.brokers, Topic: w.topic, Group: w.group, DSN: w.dsn, Routes: w.routes}
+	if w.payments != nil {
+		s.Caller.URL = w.payments.URL
+	}
+	return s
 }
 
 func (s setup) config(pool *pgxpool.Pool, log *slog.Logger) consumer.Config {
@@ -66,6 +75,14 @@ func (s setup) config(pool *pgxpool.Pool, log *slog.Logger) consumer.Config {
 // scripted are the routes that do what the records say.
 func (s setup) scripted() []consumer.AnyRoute {
 	routes := make([]consumer.AnyRoute, len(s.Routes))
+	if s.Caller.URL != "" {
+		d := s.Caller.dependency()
+		do := s.Caller.charges(s.Caller.client(d))
+		for i, name := range s.Routes {
+			routes[i] = s.charging(name, d, do)
+		}
+		return routes
+	}
 	for i, name := range s.Routes {
 		routes[i] = s.route(name, func(ctx context.Context, tx pgx.Tx, e consumer.Event[order]) error {
 			return act(ctx, tx, name, e)
@@ -229,4 +246,23 @@ func serve(ctx context.Context, s setup) error {
 		return err
 	}
 	return c.Run(ctx)
+}
+
+// metric is the sum of a gauge's or a counter's series at this moment.
+func (m *member) metric(name string) (sum float64) {
+	m.t.Helper()
+	page := httptest.NewRecorder()
+	m.c.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+	found := false
+	for line := range strings.Lines(page.Body.String()) {
+		series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if series != name && !strings.HasPrefix(series, name+"{") {
+			continue
+		}
+		n, err := strconv.ParseFloat(value[strings.LastIndex(value, " ")+1:], 64)
+		require.NoError(m.t, err)
+		sum, found = sum+n, true
+	}
+	require.True(m.t, found, "no series of %s in\n%s", name, page.Body)
+	return sum
 }

@@ -32,6 +32,8 @@ const patience = 2 * time.Minute
 type order struct {
 	Do string `json:"do,omitempty"`
 	N  int    `json:"n,omitempty"` // of do: how many attempts fail, how many milliseconds it takes
+	// Ask is what the payment service is to do, of the routes that call it; see payments.
+	Ask string `json:"ask,omitempty"`
 }
 
 // world is a topic with its dead letter topic, a consumer group and a database, of one test alone.
@@ -45,12 +47,13 @@ type world struct {
 	pool        *pgxpool.Pool // the auditor's own way to the database
 	dsn         string        // the members' way to it
 	admin       *kadm.Client
+	payments    *payments // what the routes call; nil: they call nobody
 }
 
 // effectsTable is where handlers write. It forbids nothing: what is there twice must be seen, not prevented.
 func effectsTable(ctx context.Context, pool *pgxpool.Pool) error {
 	_, err := pool.Exec(ctx, `create table effects (seq bigint generated always as identity, route text, topic text,
-		part int, off bigint, id text, key text, attempt int)`)
+		part int, off bigint, id text, key text, attempt int); create table repaired (route text)`)
 	return err
 }
 
@@ -103,11 +106,25 @@ func act(ctx context.Context, tx pgx.Tx, route string, e consumer.Event[order]) 
 	case "slow": // N milliseconds
 		_, err := tx.Exec(ctx, `select pg_sleep($1::int / 1000.0)`, e.Data.N)
 		return err
+	case "broken": // until the route is repaired
+		var repaired bool
+		err := tx.QueryRow(ctx, `select exists (select from repaired where route = $1)`, route).Scan(&repaired)
+		if err == nil && !repaired {
+			err = errors.New("not built yet")
+		}
+		return err
 	case "constraint":
 		_, err := tx.Exec(ctx, `insert into effects (off) values ('x'::text::bigint)`)
 		return err
 	}
 	return nil
+}
+
+// repair is what a deployment of the fix does for what was broken.
+func (w *world) repair(route string) {
+	w.t.Helper()
+	_, err := w.pool.Exec(w.t.Context(), `insert into repaired values ($1)`, route)
+	require.NoError(w.t, err)
 }
 
 // write is the effect.

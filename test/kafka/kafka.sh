@@ -15,6 +15,8 @@
 # KAFKA_JVM   JVM options of a node        (default: quick to start rather than quick in the long run; benchmarks set
 #             it to the empty string)
 # KAFKA_PROPS extra server properties, one a line
+# KAFKA_CONTAINER  the environment of a container of the image apache/kafka, NAME=value a line: the one node then runs
+#             under the properties that the image makes of it, and nothing else; KAFKA_PORT is one of those it listens on
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 version=${KAFKA_VERSION:-4.4.0}
@@ -82,6 +84,17 @@ ${KAFKA_PROPS:-}
 P
 }
 
+# The image's own code, which is in Kafka's jar, turns the variables into server.properties and formats the storage.
+contain() {
+  local line vars=()
+  while IFS= read -r line; do [ -n "$line" ] && vars+=("$line"); done <<< "$KAFKA_CONTAINER"
+  mkdir -p "$dir/1/image"
+  # shellcheck disable=SC2086 # names are words; our own variables begin like the image's
+  (unset ${!KAFKA_@}; export "${vars[@]}"
+    java_ kafka.docker.KafkaDockerWrapper setup -D "$dir/1/image" -M "$dir/1/image" -F "$dir/1") > "$dir/1/format.log" 2>&1 ||
+    { complain "$dir/1/format.log"; die "the image's setup failed"; }
+}
+
 format() { # NODE CLUSTER_ID
   java_ kafka.tools.StorageTool format -t "$2" -c "$dir/$1/server.properties" > "$dir/$1/format.log" 2>&1 ||
     { complain "$dir/$1/format.log"; return 1; }
@@ -113,8 +126,12 @@ start() {
   fetch
   rm -rf "$dir"; mkdir -p "$dir"
   id=$(cluster_id)
-  for n in $(seq 1 "$nodes"); do configure "$n" "$nodes"; format "$n" "$id" & formats+=($!); done
-  for n in "${formats[@]}"; do wait "$n" || die "formatting the storage failed"; done
+  if [ -n "${KAFKA_CONTAINER:-}" ]; then
+    contain
+  else
+    for n in $(seq 1 "$nodes"); do configure "$n" "$nodes"; format "$n" "$id" & formats+=($!); done
+    for n in "${formats[@]}"; do wait "$n" || die "formatting the storage failed"; done
+  fi
   for n in $(seq 1 "$nodes"); do launch "$n"; done
   for n in $(seq 1 "$nodes"); do wait_up "$n"; list+="127.0.0.1:$(node_port "$n"),"; done
   echo "${list%,}"
@@ -161,5 +178,5 @@ case ${1:-} in
   restart) alive "$(pid_of "$2")" && die "node $2 runs: kill it first"; : > "$dir/$2/log"; launch "$2"; wait_up "$2" ;;
   fetch) fetch ;;
   tool) fetch; shift; class=$1; shift; java_ "org.apache.kafka.tools.$class" "$@" ;;
-  *) sed -n '2,19p' "$0"; exit 2 ;;
+  *) sed -n '2,20p' "$0"; exit 2 ;;
 esac
