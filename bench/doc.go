@@ -4,6 +4,6 @@
 // The work of a record is what a careful team writes today: an inbox row and one UPDATE of an account, in one
 // transaction. Every run is verified: each account has the balance that the topic says, each record one inbox row.
 //
-//	make bench                  # everything, about ten minutes
-//	go run . -only throughput   # one part: throughput, latency, poison, memory
+//	make bench                  # everything, about a quarter of an hour
+//	go run . -only throughput   # one part: throughput, latency, calls, poison, memory
 package main

@@ -22,7 +22,7 @@ type settings struct {
 	only            string
 	records, keys   int
 	rounds, backlog int
-	lowLoad         int
+	lowLoad, calls  int
 	profile         string
 	contenders      string
 }
@@ -30,25 +30,37 @@ type settings struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if len(os.Args) == 3 && os.Args[1] == slowArg {
-		if err := slowConsumer(ctx, os.Args[2]); err != nil {
+	if helps, err := helper(ctx, os.Args[1:]); helps {
+		if err != nil {
 			log.Fatal(err)
 		}
 		return
 	}
 	var s settings
-	flag.StringVar(&s.only, "only", "throughput,latency,poison,memory", "which parts to run, separated by commas")
+	flag.StringVar(&s.only, "only", "throughput,latency,calls,poison,memory", "which parts to run, separated by commas")
 	flag.IntVar(&s.records, "records", 100_000, "records a throughput run")
 	flag.IntVar(&s.keys, "keys", 10_000, "keys, and accounts")
 	flag.IntVar(&s.rounds, "rounds", 3, "turns of each contender; the median counts")
 	flag.IntVar(&s.lowLoad, "low-load", 200, "records of a low-load run, ten a second")
+	flag.IntVar(&s.calls, "calls", 2000, "records of a run with calls at 1 partition; at 8 four times as many")
 	flag.IntVar(&s.backlog, "backlog", 1_000_000, "records of the memory run")
-	flag.StringVar(&s.contenders, "contenders", "stock,headrace", "who runs in the throughput part")
+	flag.StringVar(&s.contenders, "contenders", "stock,headrace,headrace-stock", "who runs in the throughput and calls parts; the first is what the others are compared with")
 	flag.StringVar(&s.profile, "cpuprofile", "", "write a CPU profile to this file")
 	flag.Parse()
 	if err := profiled(s.profile, func() error { return run(ctx, s) }); err != nil {
 		log.Fatal(err)
 	}
+}
+
+// helper is what this binary is in a process of its own, if the bench has started it as that.
+func helper(ctx context.Context, args []string) (helps bool, err error) {
+	switch {
+	case len(args) == 2 && args[0] == slowArg:
+		return true, slowConsumer(ctx, args[1])
+	case len(args) == 1 && args[0] == paymentsArg:
+		return true, servePayments(ctx, os.Stdout)
+	}
+	return false, nil
 }
 
 // profiled runs f under a CPU profile if file is given.
@@ -75,12 +87,12 @@ func run(ctx context.Context, s settings) (err error) {
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	parts := map[string]func(context.Context, env, settings) error{
-		"throughput": throughput, "latency": lowLoad, "poison": poisonCost, "memory": backlog,
+		"throughput": throughput, "latency": lowLoad, "calls": calls, "poison": poisonCost, "memory": backlog,
 	}
 	for _, name := range strings.Split(s.only, ",") {
 		part, ok := parts[name]
 		if !ok {
-			return fmt.Errorf("no part %q: throughput, latency, poison, memory", name)
+			return fmt.Errorf("no part %q: throughput, latency, calls, poison, memory", name)
 		}
 		if err := part(ctx, e, s); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -116,42 +128,44 @@ func start(ctx context.Context) (env, func() error, error) {
 }
 
 func throughput(ctx context.Context, e env, s settings) error {
+	field, err := s.field(map[string]contender{
+		"stock": stockStack{}, "headrace": headrace{}, "headrace-stock": headrace{stock: true},
+	})
+	if err != nil {
+		return err
+	}
 	for _, partitions := range []int32{1, 8} {
 		w, err := produce(ctx, e.brokers, workload{partitions: partitions, records: s.records, keys: s.keys}, 0)
 		if err != nil {
 			return err
 		}
-		rates, err := race(ctx, e, w, s.rounds, s.field()...)
+		rates, err := race(ctx, e, w, s.rounds, field...)
 		if err != nil {
 			return err
 		}
-		if len(rates) < 2 {
-			continue // nobody to compare with
-		}
-		ours, theirs := median(rates[headrace{}.name()]), median(rates[stock{}.name()])
-		fmt.Printf("throughput, %d partitions: Headrace %.0f/s, stock %.0f/s: %.1fx\n", partitions, ours, theirs, ours/theirs)
+		compare("throughput", w, rates, field)
 	}
 	return nil
 }
 
-func (s settings) field() (field []contender) {
+// field is who of all takes part.
+func (s settings) field(all map[string]contender) (field []contender, err error) {
 	for _, name := range strings.Split(s.contenders, ",") {
-		switch name {
-		case "stock":
-			field = append(field, stock{})
-		case "headrace":
-			field = append(field, headrace{})
+		c, ok := all[name]
+		if !ok {
+			return nil, fmt.Errorf("no contender %q: stock, headrace, headrace-stock", name)
 		}
+		field = append(field, c)
 	}
-	return field
+	return field, nil
 }
 
 func lowLoad(ctx context.Context, e env, s settings) error {
-	p50, err := turns(ctx, e, s.rounds, s.lowLoad, 100*time.Millisecond, stock{}, headrace{})
+	p50, err := turns(ctx, e, s.rounds, s.lowLoad, 100*time.Millisecond, stockStack{}, headrace{})
 	if err != nil {
 		return err
 	}
-	ours, theirs := p50[headrace{}.name()], p50[stock{}.name()]
+	ours, theirs := p50[headrace{}.name()], p50[stockStack{}.name()]
 	fmt.Printf("low load, p50 from produce to committed effect: Headrace %s, stock %s: %.2fx\n", ours, theirs, float64(ours)/float64(theirs))
 	return nil
 }

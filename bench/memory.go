@@ -59,7 +59,7 @@ func slowConsumer(ctx context.Context, topic string) error {
 	defer db.Close()
 	e := env{brokers: strings.Split(os.Getenv("BENCH_BROKERS"), ","), db: db}
 	seen := &clock{}
-	stop, err := startHeadrace(e, "bench-slow", seen, consumer.Route[posting]{
+	stop, err := startHeadrace(e, "bench-slow", seen, false, consumer.Route[posting]{
 		Name: "slow", Topic: topic,
 		Apply: func(ctx context.Context, tx pgx.Tx, ev consumer.Event[posting]) error {
 			_, err := tx.Exec(ctx, `select pg_sleep(0.01)`)

@@ -17,19 +17,23 @@ import (
 
 var errPoison = errors.New("this posting can never succeed")
 
-// stock is today's stack as a careful team glues it: watermill-kafka's Subscriber, PoisonQueue outside Retry outside
+// stockStack is today's stack as a careful team glues it: watermill-kafka's Subscriber, PoisonQueue outside Retry outside
 // Recoverer, and an inbox row in the handler's transaction.
-type stock struct{}
+type stockStack struct{}
 
-func (stock) name() string { return "stock Watermill" }
+func (stockStack) name() string { return "stock Watermill" }
 
-func (stock) inboxRows() string { return `select count(*) from stock_inbox` }
+func (stockStack) inboxRows() string { return `select count(*) from stock_inbox` }
 
-func (stock) start(e env, w workload, group string, seen *clock) (func(), error) {
+func (stockStack) start(e env, w workload, group string, seen *clock) (func(), error) {
 	router, err := stockRouter(e, w, group, stockHandler(e.db, seen))
 	if err != nil {
 		return nil, err
 	}
+	return runStock(router, seen), nil
+}
+
+func runStock(router *message.Router, seen *clock) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -37,10 +41,13 @@ func (stock) start(e env, w workload, group string, seen *clock) (func(), error)
 			seen.fail(err)
 		}
 	}()
-	return func() { _ = router.Close(); <-done }, nil
+	return func() { _ = router.Close(); <-done }
 }
 
-func stockRouter(e env, w workload, group string, handler message.NoPublishHandlerFunc) (*message.Router, error) {
+// stockRouter puts inner between Retry and Recoverer.
+func stockRouter(
+	e env, w workload, group string, handler message.NoPublishHandlerFunc, inner ...message.HandlerMiddleware,
+) (*message.Router, error) {
 	cfg := wmkafka.DefaultSaramaSubscriberConfig()
 	cfg.Consumer.Offsets.Initial = sarama.OffsetOldest // its default, newest, would skip the topic
 	sub, err := wmkafka.NewSubscriber(wmkafka.SubscriberConfig{
@@ -65,7 +72,9 @@ func stockRouter(e env, w workload, group string, handler message.NoPublishHandl
 		MaxRetries: 2, InitialInterval: 200 * time.Millisecond, Multiplier: 2, RandomizationFactor: 0.5,
 		ShouldRetry: func(p middleware.RetryParams) bool { return !errors.Is(p.Err, errPoison) },
 	}
-	router.AddMiddleware(poison, retry.Middleware, middleware.Recoverer)
+	router.AddMiddleware(poison, retry.Middleware)
+	router.AddMiddleware(inner...)
+	router.AddMiddleware(middleware.Recoverer)
 	router.AddConsumerHandler("post", w.topic, sub, handler)
 	return router, nil
 }
@@ -81,17 +90,21 @@ func stockHandler(db *pgxpool.Pool, seen *clock) message.NoPublishHandlerFunc {
 			seen.done()
 			return errPoison
 		}
-		err := pgx.BeginFunc(msg.Context(), db, func(tx pgx.Tx) error {
-			tag, err := tx.Exec(msg.Context(), `insert into stock_inbox values ('post', $1) on conflict do nothing`, msg.UUID)
-			if err != nil || tag.RowsAffected() == 0 {
-				return err
-			}
-			_, err = tx.Exec(msg.Context(), `update accounts set balance = balance + $1 where id = $2`, p.Amount, p.Account)
-			return err
-		})
-		if err == nil {
-			seen.done()
-		}
-		return err
+		return stockPost(msg, db, p, seen)
 	}
+}
+
+// stockPost is the inbox row and the work of a record in one transaction.
+func stockPost(msg *message.Message, db *pgxpool.Pool, p posting, seen *clock) error {
+	err := pgx.BeginFunc(msg.Context(), db, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(msg.Context(), `insert into stock_inbox values ('post', $1) on conflict do nothing`, msg.UUID)
+		if err != nil || tag.RowsAffected() == 0 {
+			return err
+		}
+		return post(msg.Context(), tx, p)
+	})
+	if err == nil {
+		seen.done()
+	}
+	return err
 }

@@ -49,6 +49,9 @@ func once(ctx context.Context, e env, w workload, c contender) (float64, error) 
 	if err := forget(ctx, e.db); err != nil {
 		return 0, err
 	}
+	if err := w.service.forget(ctx); err != nil {
+		return 0, err
+	}
 	seen := &clock{}
 	stop, err := c.start(e, w, fmt.Sprintf("bench-%d", time.Now().UnixNano()), seen)
 	if err != nil {
@@ -57,6 +60,9 @@ func once(ctx context.Context, e env, w workload, c contender) (float64, error) 
 	took, err := finish(ctx, e, w, c, seen)
 	stop()
 	if err != nil {
+		return 0, err
+	}
+	if err := w.service.verify(ctx, w.records); err != nil {
 		return 0, err
 	}
 	return float64(w.records) / took.Seconds(), verify(ctx, e.db, w, c.inboxRows())
@@ -93,6 +99,17 @@ func finish(ctx context.Context, e env, w workload, c contender, seen *clock) (t
 func forget(ctx context.Context, db *pgxpool.Pool) error {
 	_, err := db.Exec(ctx, `do $$ begin if to_regclass('headrace.inbox') is not null then truncate headrace.inbox; end if; end $$`)
 	return err
+}
+
+// compare prints each one's median, as a multiple of the first one's.
+func compare(part string, w workload, rates map[string][]float64, field []contender) {
+	base := median(rates[field[0].name()])
+	fmt.Printf("%s, %d partitions, %d records: %s %.0f/s", part, w.partitions, w.records, field[0].name(), base)
+	for _, c := range field[1:] {
+		rate := median(rates[c.name()])
+		fmt.Printf("; %s %.0f/s: %.1fx", c.name(), rate, rate/base)
+	}
+	fmt.Println()
 }
 
 func median(xs []float64) float64 {

@@ -18,6 +18,7 @@ import (
 type posting struct {
 	Account int    `json:"account"`
 	Amount  int64  `json:"amount"`
+	Order   int    `json:"order,omitempty"` // what is charged, where a service is called
 	Poison  bool   `json:"poison,omitempty"`
 	Pad     string `json:"pad"`
 }
@@ -31,7 +32,8 @@ type workload struct {
 	poison     int
 	keys       int
 	partitions int32
-	balances   []int64 // by account, of the healthy records
+	balances   []int64  // by account, of the healthy records
+	service    *service // called for each record; nil: none
 }
 
 // produce creates a topic of the given shape and fills it; every poisonEvery-th record can never succeed (0: none).
@@ -51,6 +53,9 @@ func produce(ctx context.Context, brokers []string, w workload, poisonEvery int)
 	var failed error
 	for i := range w.records {
 		p := posting{Account: rnd.IntN(w.keys), Amount: int64(1 + rnd.IntN(100)), Pad: pad}
+		if w.service != nil {
+			p.Order = i + 1
+		}
 		if p.Poison = poisonEvery > 0 && i%poisonEvery == poisonEvery/2; p.Poison {
 			w.poison++
 		} else {
