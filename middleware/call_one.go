@@ -5,6 +5,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/record"
@@ -115,6 +118,9 @@ func (c *calling) begin(r *record.Record, p *place) error {
 	defer cancel()
 	r.Begin()
 	ctx, end := c.rt.Attempt(ctx, r)
+	if c.rt.Tracer != nil {
+		trace.SpanFromContext(ctx).SetAttributes(attribute.String("headrace.dependency", call.Dependency.Name()))
+	}
 	began := time.Now()
 	reply, err := c.try(ctx, r, p)
 	took := time.Since(began)

@@ -330,6 +330,32 @@ func TestCall_Corroboration(t *testing.T) {
 		require.Len(t, b.topic.letters, 1)
 	})
 
+	bubble(t, "OutageThatTheBreakerDoesNotSeeStopsTheRouteToo", func(t *testing.T) {
+		b := newBench(t)
+		s := &service{from: b.began.Add(time.Second), to: b.began.Add(5 * time.Minute), fails: outages["Refused"], took: time.Millisecond}
+		d := b.calls(t, s.do, func(c *downstream.Config) {
+			c.MaxConcurrent = 2
+			c.Breaker = downstream.BreakerConfig{MinRequests: 5, FailureRatio: 1, Window: time.Hour}
+		})
+		c := b.claim(t, 2, 3, b.handler(t, nothing))
+		c.add(rec(1000, "first")) // after this one not everything has failed
+		elapse(2 * time.Second)
+		c.add(recs(200, ownKey)...)
+		elapse(2 * time.Minute)
+		require.Equal(t, record.BreakerClosed, d.State())
+		require.True(t, b.rt.Gates.Shut())
+		require.Contains(t, b.rt.Gates.Down(), "payments")
+		c.mu.Lock()
+		inFlight := c.inFlight()
+		c.mu.Unlock()
+		require.LessOrEqual(t, inFlight, 2*5+2*3, "twice what a breaker must see, and what was under way")
+		c.idle()
+		require.Len(t, c.outcomes, 201)
+		require.Empty(t, b.topic.letters)
+		require.False(t, b.rt.Gates.Shut())
+		require.Empty(t, b.rt.Gates.Down())
+	})
+
 	bubble(t, "FreeFailuresSpendNoBudget", func(t *testing.T) {
 		b := newBench(t)
 		s := &service{from: b.began, to: b.began.Add(10 * time.Minute), fails: outages["Hangs"]}

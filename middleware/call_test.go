@@ -416,7 +416,10 @@ func TestCall(t *testing.T) {
 			return "paid", sleep(ctx, time.Second)
 		})
 		b.run(t, nothing, rec(0, "k"))
-		require.Len(t, spans.Ended(), 4, "two calls, one apply, the record")
+		ended := spans.Ended()
+		require.Len(t, ended, 4, "two calls, one apply, the record")
+		require.Equal(t, "payments", attr(ended[1], "headrace.dependency").AsString())
+		require.Empty(t, attr(ended[2], "headrace.dependency").AsString())
 		require.Equal(t, []record.AttemptInfo{
 			{Route: "ledger", Class: "transient", Attempt: 1},
 			{Route: "ledger", Took: time.Second, Attempt: 1}, // the first was free

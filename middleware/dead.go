@@ -22,7 +22,14 @@ import (
 //
 // Nothing in it depends on the record's context: a verdict that was reached is carried out although the claim ends
 // meanwhile, each step under a deadline of its own.
+//
+// One whose row was there before needs no permit: its verdict is durable, its process died before the letter, or an
+// operator said so. What was judged then is no sign of how things are now, so the guard does not count it either.
 func (c *chain) dead(r *record.Record, d Decision) bool {
+	if errors.Is(r.Err, dedup.ErrDead) {
+		c.turn.Release()
+		return c.admitted(r, d, Permit{})
+	}
 	permit, ok := c.rt.Flood.Admit(partitionOf(r))
 	if !ok {
 		return c.refused(r)

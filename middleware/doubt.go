@@ -1,6 +1,8 @@
 package middleware
 
 import (
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,8 +57,27 @@ func (d *doubt) round(c *chain, e *CallError) {
 	c.rt.report(record.Report{
 		Kind: record.ReportNotCorroborated, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Age: age, Err: e.Err,
 		Hint: e.Dependency + " has answered nobody since, so the record is not charged and its key waits: if " + e.Dependency +
-			" is well, it is the record; make the call's error Permanent, or take the record out",
+			" is well, it is the record; make the call's error Permanent, or say that it is dead: " + c.rt.buryCommand(r),
 	})
+}
+
+// buryCommand is what an operator runs to have r out of the way. The id is always in it: the command does not know the
+// route's Identity. Its key will do, which no shell takes for anything else, whatever a producer wrote.
+func (rt *Route) buryCommand(r *record.Record) string {
+	at := r.Topic + "/" + strconv.Itoa(int(r.Partition)) + "/" + strconv.FormatInt(r.Offset, 10)
+	return "headrace bury --group " + shellWord(rt.Group) + " --route " + shellWord(rt.Name) + " --at " + at +
+		" --id " + r.Identity.Key.String()
+}
+
+// shellWord quotes a name that is more than a plain word.
+func shellWord(s string) string {
+	plain := func(r rune) bool {
+		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_./", r)
+	}
+	if s != "" && strings.TrimLeftFunc(s, plain) == "" && s[0] != '-' {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 func (d *doubt) clear(s *Gates) {

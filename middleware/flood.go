@@ -65,7 +65,8 @@ func NewFloodGuard(cfg FloodConfig) *FloodGuard {
 	return &FloodGuard{cfg: cfg.withDefaults(), parts: map[Partition]*floodPart{}}
 }
 
-// Permit is the right to write one dead letter. Exactly one of Used and Return ends it.
+// Permit is the right to write one dead letter. Exactly one of Used and Return ends it; the zero Permit takes both for
+// nothing.
 type Permit struct {
 	guard *FloodGuard
 	part  *floodPart
@@ -86,6 +87,9 @@ func (f *FloodGuard) Admit(p Partition) (Permit, bool) {
 
 // Used says that the dead letter was written.
 func (p Permit) Used() {
+	if p.guard == nil {
+		return
+	}
 	p.guard.mu.Lock()
 	defer p.guard.mu.Unlock()
 	p.part.out--
@@ -95,6 +99,9 @@ func (p Permit) Used() {
 
 // Return says that there will be no dead letter.
 func (p Permit) Return() {
+	if p.guard == nil {
+		return
+	}
 	p.guard.mu.Lock()
 	defer p.guard.mu.Unlock()
 	p.part.out--
