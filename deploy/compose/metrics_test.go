@@ -1,8 +1,6 @@
 package compose
 
 import (
-	"iter"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -90,5 +88,3 @@ func requireMetric(t *testing.T, name, matchers string) []string {
 	}
 	return labels
 }
-
-func mapValues(m map[string]string) iter.Seq[string] { return maps.Values(m) }

@@ -39,7 +39,7 @@ type Cluster struct {
 
 // Launch starts a cluster outside of a test. stop ends it; so does the end of the process.
 func Launch(nodes int) (c *Cluster, stop func() error, err error) {
-	c, err = launch(nodes, nil)
+	c, err = launch(nodes, with())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -47,14 +47,15 @@ func Launch(nodes int) (c *Cluster, stop func() error, err error) {
 }
 
 // launch tries other ports when somebody was faster: freeport looks -> another process listens -> a node cannot bind.
-func launch(nodes int, properties []string) (*Cluster, error) {
+// env gives the script's further variables.
+func launch(nodes int, env func(*Cluster) []string) (*Cluster, error) {
 	path, err := script()
 	if err != nil {
 		return nil, err
 	}
 	for range portAttempts {
 		var c *Cluster
-		c, err = launchOnce(path, nodes, properties)
+		c, err = launchOnce(path, nodes, env)
 		if err == nil || !strings.Contains(err.Error(), "Address already in use") {
 			return c, err
 		}
@@ -62,7 +63,12 @@ func launch(nodes int, properties []string) (*Cluster, error) {
 	return nil, err
 }
 
-func launchOnce(script string, nodes int, properties []string) (*Cluster, error) {
+// with are additional server properties.
+func with(properties ...string) func(*Cluster) []string {
+	return func(*Cluster) []string { return []string{"KAFKA_PROPS=" + strings.Join(properties, "\n")} }
+}
+
+func launchOnce(script string, nodes int, env func(*Cluster) []string) (*Cluster, error) {
 	port, err := freeport.Block(nodes, portStep)
 	if err != nil {
 		return nil, err
@@ -72,7 +78,7 @@ func launchOnce(script string, nodes int, properties []string) (*Cluster, error)
 		return nil, err
 	}
 	c := &Cluster{dir: dir, port: port, script: script}
-	list, err := c.hold(nodes, properties)
+	list, err := c.hold(nodes, env(c))
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -82,7 +88,7 @@ func launchOnce(script string, nodes int, properties []string) (*Cluster, error)
 
 // hold runs the script that starts the cluster and ends it when its input ends, and returns the line it prints when the
 // cluster is up. No goroutine is left running for it.
-func (c *Cluster) hold(nodes int, properties []string) (line string, err error) {
+func (c *Cluster) hold(nodes int, env []string) (line string, err error) {
 	stdin, input, err := os.Pipe()
 	if err != nil {
 		return "", err
@@ -98,7 +104,7 @@ func (c *Cluster) hold(nodes int, properties []string) (line string, err error) 
 	defer func() { _ = errors.Join(log.Close(), os.Remove(log.Name()), output.Close()) }()
 
 	c.cmd = c.command("hold", strconv.Itoa(nodes))
-	c.cmd.Env = append(c.cmd.Env, "KAFKA_PROPS="+strings.Join(properties, "\n"))
+	c.cmd.Env = append(c.cmd.Env, env...)
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = stdin, stdout, log
 	c.input = input
 	ownGroup(c.cmd)

@@ -171,7 +171,7 @@ func dial(addr string) error {
 func TestLaunch_SaysWhatTheBrokerSaid(t *testing.T) {
 	t.Parallel()
 	need(t)
-	_, err := launch(1, []string{"num.network.threads=none"})
+	_, err := launch(1, with("num.network.threads=none"))
 	require.ErrorContains(t, err, "num.network.threads")
 }
 

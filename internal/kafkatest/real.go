@@ -28,7 +28,7 @@ const neededJava = 17
 
 // shared is the broker of this process. Nothing stops it: it ends with the input that it was given, when the process
 // does.
-var shared = sync.OnceValues(func() (*Cluster, error) { return launch(1, nil) })
+var shared = sync.OnceValues(func() (*Cluster, error) { return launch(1, with()) })
 
 // Real returns the real broker that the tests of this package share: one node. Topics and consumer groups are the test's
 // to keep apart, see [Topic] and [Name].
@@ -47,8 +47,13 @@ func Real(t testing.TB) *Cluster {
 // test's end stops it.
 func Start(t testing.TB, nodes int, properties ...string) *Cluster {
 	t.Helper()
+	return start(t, nodes, with(properties...))
+}
+
+func start(t testing.TB, nodes int, env func(*Cluster) []string) *Cluster {
+	t.Helper()
 	need(t)
-	c, err := launch(nodes, properties)
+	c, err := launch(nodes, env)
 	require.NoError(t, err)
 	c.own = true
 	t.Cleanup(func() { require.NoError(t, c.stop()) })
