@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -30,11 +31,19 @@ func (f *replayFlags) confirm(ctx context.Context, s streams, cfg *dlq.ReadConfi
 			fix("add --yes, or name one letter by its place, as in 'headrace dlq replay --topic " + f.topic + " 3/120'")
 	}
 	fmt.Fprintf(s.err, "Replay %d letters of %s (%s)? [y/N] ", n, f.topic, counts)
+	return agreed(ctx, s, "nothing was replayed")
+}
+
+// agreed gives an error that says otherwise unless the answer is yes.
+func agreed(ctx context.Context, s streams, otherwise string) error {
 	yes, err := answer(ctx, s)
-	if err == nil && !yes {
-		err = &failure{err: fmt.Errorf("nothing was replayed"), hint: "answer y, or add --yes"}
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", otherwise, err)
+	case !yes:
+		return &failure{err: errors.New(otherwise), hint: "answer y, or add --yes"}
 	}
-	return err
+	return nil
 }
 
 // answer waits for a line or a signal. The goroutine that reads stays behind after a signal, until the process ends.
@@ -50,6 +59,6 @@ func answer(ctx context.Context, s streams) (yes bool, err error) {
 		return text == "y" || text == "yes", nil
 	case <-ctx.Done():
 		fmt.Fprintln(s.err)
-		return false, fmt.Errorf("nothing was replayed: %w", context.Cause(ctx))
+		return false, context.Cause(ctx)
 	}
 }

@@ -49,7 +49,8 @@ func newRoot(s streams) *cobra.Command {
 	root := group(&cobra.Command{
 		Use:   "headrace",
 		Short: "Migrate the database, look at dead letters and replay them",
-		Long: `headrace migrates the database of a Headrace consumer, and shows and replays its dead letters.
+		Long: `headrace migrates the database of a Headrace consumer, shows and replays its dead letters, and takes a record out of
+the way that keeps its partition waiting.
 
 Results go to standard output, everything else to standard error.
 Exit codes: 0 all went well, 1 something failed, 2 the command line is wrong.`,
@@ -59,12 +60,13 @@ Exit codes: 0 all went well, 1 something failed, 2 the command line is wrong.`,
   headrace migrate up
   headrace dlq ls --topic orders.dlq --since 2h
   headrace dlq show --topic orders.dlq 3/120
-  headrace dlq replay --topic orders.dlq --reason exhausted --dry-run`,
+  headrace dlq replay --topic orders.dlq --reason exhausted --dry-run
+  headrace bury --group billing --route charge-order --at orders/3/120`,
 	})
 	root.SilenceErrors, root.SilenceUsage = true, true // complain prints them
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err: err} })
-	root.AddCommand(newMigrate(s), newDLQ(s), newVersion(s))
+	root.AddCommand(newMigrate(s), newDLQ(s), newBury(s), newVersion(s))
 	return root
 }
 

@@ -66,12 +66,17 @@ func newWorld(t *testing.T) *world {
 // start runs the consumer until the test ends it, or ends itself.
 func (w *world) start() (stop func()) {
 	w.t.Helper()
+	return w.startWith(w.route("charge-order"))
+}
+
+func (w *world) startWith(route consumer.AnyRoute) (stop func()) {
+	w.t.Helper()
 	c, err := consumer.New(consumer.Config{
 		Brokers: w.brokers, Group: "billing", DB: w.pool, CreateDeadLetterTopics: true,
 		HeartbeatInterval: 100 * time.Millisecond, CommitInterval: 50 * time.Millisecond,
 		Hooks:  &record.Hooks{OnSettle: func(i record.SettleInfo) { w.settled <- i }},
 		Logger: slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
-	}, w.route("charge-order"))
+	}, route)
 	require.NoError(w.t, err)
 	ctx, cancel := context.WithCancel(w.t.Context())
 	w.ended = make(chan struct{})
@@ -95,6 +100,8 @@ func (w *world) route(name string) consumer.Route[order] {
 			return fault.Transient(errors.New("payments: 503 Service Unavailable"))
 		case o.Fate == "unknown" && !w.healthy.Load():
 			return errors.New("no account 4711")
+		case o.Fate == "stuck":
+			return fault.Busy(errors.New("somebody else has the account in hand"))
 		}
 		_, err := tx.Exec(ctx, `insert into effects (id, route) values ($1, $2)`, e.Data.ID, name)
 		return err
