@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"flag"
 	"os"
 	"regexp"
@@ -56,11 +57,15 @@ func nightWorld(t *testing.T) *world {
 	w.order("order-19", []byte(`{"id": order-19}`))
 	require.Equal(t, record.Dead, w.next().Outcome)
 	w.die("order-20", "down")
+	value, err := json.Marshal(order{ID: "order-21", Fate: "stuck"})
+	require.NoError(t, err)
+	w.order("order-21", value)
 	w.healthy.Store(true) // somebody has seen to it; what follows is the documentation's
 	return w
 }
 
-// transcript is what a command prints, on whatever stream. A replay is waited for until the consumer is done with it.
+// transcript is what a command prints, on whatever stream. A replay and a burial are waited for until the consumer is
+// done with them.
 func (w *world) transcript(args []string) string {
 	w.t.Helper()
 	r := w.ok(args...)
@@ -69,6 +74,9 @@ func (w *world) transcript(args []string) string {
 			require.True(w.t, w.next().Replay)
 			w.seen.Add(1)
 		}
+	}
+	if args[0] == "bury" {
+		require.Equal(w.t, record.Dead, w.next().Outcome)
 	}
 	return r.out + r.err
 }
@@ -91,7 +99,7 @@ func TestDocs_CommandLinesParse(t *testing.T) {
 	for _, file := range []string{operations, "../../README.md"} {
 		page, err := os.ReadFile(file)
 		require.NoError(t, err)
-		for _, m := range regexp.MustCompile("(?m)^(?:\\$ |    )?headrace (?:dlq|migrate) .*$|`headrace (?:dlq|migrate) [^`]*`").FindAllString(string(page), -1) {
+		for _, m := range regexp.MustCompile("(?m)^(?:\\$ |    )?headrace (?:dlq|migrate|bury) .*$|`headrace (?:dlq|migrate|bury)\\b[^`]*`").FindAllString(string(page), -1) {
 			requireParses(t, strings.Trim(m, "` $"))
 		}
 	}
