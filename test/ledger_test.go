@@ -41,15 +41,22 @@ func (p place) String() string { return fmt.Sprintf("%d/%d", p.partition, p.offs
 
 // effect is a row that a handler wrote.
 type effect struct {
-	id, key string
-	seq     int64
+	id, key  string
+	seq      int64
+	replayed bool // of a record that was read from the replay topic
 }
 
 // inboxRow is what the inbox says of an id.
 type inboxRow struct {
 	State       int16
 	Coordinates int64
+	Original    *int64 // of a record that was replayed: the coordinates that it had first
 	Reason      *string
+}
+
+// is says that the row is of the record that was first read there.
+func (r inboxRow) is(coordinates int64) bool {
+	return r.Original == nil && r.Coordinates == coordinates || r.Original != nil && *r.Original == coordinates
 }
 
 // books are everything that the audit of one route looks at.
@@ -58,7 +65,7 @@ type books struct {
 	topicID  uuid.UUID
 	records  []*kgo.Record
 	byHash   map[int64]*kgo.Record // by coordinates, as the inbox stores them
-	effects  map[place][]effect
+	effects  map[place][]effect    // also those of its replays
 	letters  map[place][]letter
 	rows     map[uuid.UUID]inboxRow
 	findings []string
@@ -72,10 +79,10 @@ func (b *books) complain(format string, args ...any) {
 func (w *world) audit() map[string]tally {
 	w.t.Helper()
 	records := w.read(w.topic)
-	letters := w.readLetters()
+	letters, replays := w.readLetters(), w.readReplays()
 	got := map[string]tally{}
 	for _, route := range w.routes {
-		b := w.books(route, records, letters[route])
+		b := w.books(route, records, letters[route], replays)
 		got[route] = b.count()
 		if w.payments != nil {
 			w.payments.audit(b)
@@ -84,7 +91,8 @@ func (w *world) audit() map[string]tally {
 			"route %s: %d findings, ledger %+v", route, len(b.findings), got[route])
 	}
 	require.Empty(w.t, letters[""], "letters of nobody's route")
-	w.auditOffsets(records)
+	w.auditOffsets(w.topic, records)
+	w.auditOffsets(w.replayTopic(), replays)
 	return got
 }
 
@@ -95,17 +103,50 @@ func (w *world) one() tally {
 	return w.audit()[w.routes[0]]
 }
 
-func (w *world) books(route string, records []*kgo.Record, letters map[place][]letter) *books {
+func (w *world) books(route string, records []*kgo.Record, letters map[place][]letter, replays []*kgo.Record) *books {
 	w.t.Helper()
 	b := &books{
-		route: route, topicID: w.topicID(), records: records, byHash: map[int64]*kgo.Record{},
+		route: route, topicID: w.topicID(w.topic), records: records, byHash: map[int64]*kgo.Record{},
 		effects: w.effects(route), letters: letters, rows: w.inbox(route),
 	}
+	known := map[place]*kgo.Record{}
 	for _, r := range records {
 		hash, _ := b.coordinates(r)
-		b.byHash[hash] = r
+		b.byHash[hash], known[placeOf(r)] = r, r
+	}
+	if len(replays) > 0 {
+		b.replayed(w.topicID(w.replayTopic()), replays, known, w.effectsIn(w.replayTopic(), route))
 	}
 	return b
+}
+
+// replayed enters what became of replays under the places where their records were first read.
+func (b *books) replayed(topicID uuid.UUID, replays []*kgo.Record, first map[place]*kgo.Record, effects map[place][]effect) {
+	for _, r := range replays {
+		l, ok := openLetter(r)
+		at, whole := l.place()
+		switch {
+		case !ok || !whole || first[at] == nil:
+			b.complain("replay %s is of no record", placeOf(r))
+			continue
+		case l.fields["headrace-route"] != b.route:
+			continue // effects of it are left in the map
+		case l.differs(first[at]) != "":
+			b.complain("replay %s of %s has another %s", placeOf(r), at, l.differs(first[at]))
+		case len(b.letters[at]) == 0:
+			b.complain("replay %s is of %s, which has no dead letter", placeOf(r), at)
+		}
+		hash, _ := coordinates(topicID, r)
+		b.byHash[hash] = first[at]
+		for _, e := range effects[placeOf(r)] {
+			e.replayed = true
+			b.effects[at] = append(b.effects[at], e)
+		}
+		delete(effects, placeOf(r))
+	}
+	for at := range effects {
+		b.complain("an effect of replay %s, which is none of this route's", at)
+	}
 }
 
 // count gives every record its outcome and complains where that cannot be done.
@@ -136,11 +177,16 @@ func (b *books) count() tally {
 func (b *books) effected(r *kgo.Record) int {
 	hash, _ := b.coordinates(r)
 	row, ok := b.rows[b.id(r)]
+	replayed := b.effects[placeOf(r)][0].replayed
 	switch {
 	case !ok:
 		b.complain("%s has an effect and no inbox row", placeOf(r))
-	case row.State != effectedRow || row.Coordinates != hash:
-		b.complain("%s has an effect, and its inbox row is of state %d, its own: %v", placeOf(r), row.State, row.Coordinates == hash)
+	case row.State != effectedRow || !row.is(hash):
+		b.complain("%s has an effect, and its inbox row is of state %d, its own: %v", placeOf(r), row.State, row.is(hash))
+	case (row.Original != nil) != replayed:
+		b.complain("%s has an effect, by a replay: %v, and its inbox row says otherwise", placeOf(r), replayed)
+	case replayed:
+		return 1 // its letters stay
 	case len(b.letters[placeOf(r)]) > 0:
 		b.complain("%s has an effect and a dead letter", placeOf(r))
 	}
@@ -156,7 +202,7 @@ func (b *books) dead(r *kgo.Record) int {
 		}
 	}
 	for _, key := range []uuid.UUID{b.id(r), byPlace} {
-		if row, ok := b.rows[key]; ok && row.Coordinates == hash && row.State == deadRow {
+		if row, ok := b.rows[key]; ok && row.is(hash) && row.State == deadRow {
 			return 1
 		}
 	}
@@ -171,7 +217,7 @@ func (b *books) silent(r *kgo.Record, sum *tally) {
 	switch {
 	case !ok:
 		b.complain("%s is LOST: no effect, no letter, no row", placeOf(r))
-	case row.Coordinates != hash:
+	case !row.is(hash):
 		first := b.byHash[row.Coordinates]
 		if first != nil && !bytes.Equal(first.Value, r.Value) {
 			b.complain("%s was taken for a duplicate of %s and has another value", placeOf(r), placeOf(first))
@@ -222,6 +268,9 @@ func (b *books) inOrder() {
 			continue // it depends on no other; its effect's key reads like that of a record with an empty one
 		}
 		for _, e := range b.effects[placeOf(r)] {
+			if e.replayed {
+				continue // the others of its key have not waited for it
+			}
 			line := strconv.Itoa(int(r.Partition)) + "/" + e.key
 			if e.seq <= last[line] {
 				b.complain("key %s: the effect of %s came before that of an earlier record", e.key, placeOf(r))
@@ -274,9 +323,11 @@ func version8(b []byte) uuid.UUID {
 	return u
 }
 
+func (b *books) coordinates(r *kgo.Record) (int64, uuid.UUID) { return coordinates(b.topicID, r) }
+
 // coordinates are the record's place as the inbox stores it, and the id that a record without one gets from it.
-func (b *books) coordinates(r *kgo.Record) (int64, uuid.UUID) {
-	text := append([]byte("headrace coordinates"), b.topicID[:]...)
+func coordinates(topicID uuid.UUID, r *kgo.Record) (int64, uuid.UUID) {
+	text := append([]byte("headrace coordinates"), topicID[:]...)
 	text = binary.BigEndian.AppendUint32(text, uint32(r.Partition))
 	text = binary.BigEndian.AppendUint64(text, uint64(r.Offset))
 	sum := sha256.Sum256(text)
@@ -286,8 +337,13 @@ func (b *books) coordinates(r *kgo.Record) (int64, uuid.UUID) {
 // effects are what the handlers of a route have written, by the record that they wrote for.
 func (w *world) effects(route string) map[place][]effect {
 	w.t.Helper()
+	return w.effectsIn(w.topic, route)
+}
+
+func (w *world) effectsIn(topic, route string) map[place][]effect {
+	w.t.Helper()
 	rows, err := w.pool.Query(w.t.Context(),
-		`select part, off, id, key, seq from effects where route = $1 and topic = $2`, route, w.topic)
+		`select part, off, id, key, seq from effects where route = $1 and topic = $2`, route, topic)
 	require.NoError(w.t, err)
 	found := map[place][]effect{}
 	var p place
@@ -303,13 +359,13 @@ func (w *world) effects(route string) map[place][]effect {
 // inbox is what the inbox knows of a route.
 func (w *world) inbox(route string) map[uuid.UUID]inboxRow {
 	w.t.Helper()
-	rows, err := w.pool.Query(w.t.Context(), `select i.message_id, i.state, i.coordinates, i.reason from headrace.inbox i
+	rows, err := w.pool.Query(w.t.Context(), `select i.message_id, i.state, i.coordinates, i.original, i.reason from headrace.inbox i
 		join headrace.consumers c on c.id = i.consumer_id where c.consumer_group = $1 and c.route = $2`, w.group, route)
 	require.NoError(w.t, err)
 	found := map[uuid.UUID]inboxRow{}
 	var id uuid.UUID
 	var row inboxRow
-	_, err = pgx.ForEachRow(rows, []any{&id, &row.State, &row.Coordinates, &row.Reason}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&id, &row.State, &row.Coordinates, &row.Original, &row.Reason}, func() error {
 		found[id] = row
 		return nil
 	})
@@ -319,15 +375,15 @@ func (w *world) inbox(route string) map[uuid.UUID]inboxRow {
 
 // auditOffsets requires that the group has committed everything: to the partition's end, but for a transaction's
 // markers, which are no records and which the client does not show.
-func (w *world) auditOffsets(records []*kgo.Record) {
+func (w *world) auditOffsets(topic string, records []*kgo.Record) {
 	w.t.Helper()
-	committed, ends := w.committed(), w.ends(w.topic)
+	committed, ends := w.committedOf(topic), w.ends(topic)
 	next := map[int32]int64{}
 	for _, r := range records {
 		next[r.Partition] = r.Offset + 1
 	}
 	for partition, offset := range next {
-		require.GreaterOrEqual(w.t, committed[partition], offset, "partition %d is not committed to its end", partition)
-		require.LessOrEqual(w.t, committed[partition], ends[partition], "partition %d is committed beyond its end", partition)
+		require.GreaterOrEqual(w.t, committed[partition], offset, "partition %d of %s is not committed to its end", partition, topic)
+		require.LessOrEqual(w.t, committed[partition], ends[partition], "partition %d of %s is committed beyond its end", partition, topic)
 	}
 }

@@ -66,6 +66,9 @@ func (w *world) readLetters() map[string]map[place][]letter {
 	found := map[string]map[place][]letter{}
 	for _, r := range w.read(w.deadLetters) {
 		l, ok := openLetter(r)
+		if slices.Contains(w.neighbours, l.fields["headrace-group"]) {
+			continue
+		}
 		at, whole := l.place()
 		route := l.fields["headrace-route"]
 		if !ok || !whole || l.fields["headrace-topic"] != w.topic || l.fields["headrace-group"] != w.group || !slices.Contains(w.routes, route) {
@@ -77,6 +80,15 @@ func (w *world) readLetters() map[string]map[place][]letter {
 		found[route][at] = append(found[route][at], l)
 	}
 	return found
+}
+
+// replayTopic is the one from which the world's group alone reads what is replayed.
+func (w *world) replayTopic() string { return w.topic + "." + w.group + ".replay" }
+
+// readReplays are the records of the replay topic; none if there is no such topic.
+func (w *world) readReplays() []*kgo.Record {
+	w.t.Helper()
+	return w.read(w.replayTopic())
 }
 
 // reasons counts a route's dead records by reason.
@@ -103,4 +115,16 @@ func (w *world) copies(route string) int {
 func (w *world) noLetters() {
 	w.t.Helper()
 	require.Empty(w.t, w.readLetters(), "healthy records in the dead letter topic")
+}
+
+// size is what the letter says, in bytes.
+func (l letter) size() int {
+	n := len(l.key) + len(l.value)
+	for _, h := range l.headers {
+		n += len(h.Key) + len(h.Value)
+	}
+	for name, value := range l.fields {
+		n += len(name) + len(value)
+	}
+	return n
 }

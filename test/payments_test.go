@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"sync"
+	"sync/atomic"
 )
 
 // charge is what a member asks the payment service for.
@@ -31,6 +32,8 @@ func unavailable(w http.ResponseWriter, _ *http.Request) {
 // stands in the test's process: its book outlives every member that is killed. Safe for concurrent use.
 type payments struct {
 	*httptest.Server
+
+	paid atomic.Bool // whoever could not pay can now
 
 	mu       sync.Mutex
 	outage   answer                     // nil while it is well
@@ -74,9 +77,11 @@ func (p *payments) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (p *payments) serve(w http.ResponseWriter, r *http.Request, c charge) {
 	switch c.do {
-	case "answer": // that status and nothing else
-		w.WriteHeader(c.n)
-		return
+	case "answer": // that status and nothing else, until all are paid
+		if !p.paid.Load() {
+			w.WriteHeader(c.n)
+			return
+		}
 	case "busy": // another request with the key is at work, the first times
 		if p.fails(c) {
 			w.WriteHeader(http.StatusConflict)

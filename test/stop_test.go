@@ -137,7 +137,7 @@ func TestStop_LeavesNothingRunning(t *testing.T) {
 func (w *world) noGap() (effectsBehind int) {
 	w.t.Helper()
 	committed := w.committed()
-	b := w.books("post", w.read(w.topic), w.readLetters()["post"])
+	b := w.books("post", w.read(w.topic), w.readLetters()["post"], nil)
 	behind := map[int32]bool{}
 	for _, r := range b.records {
 		row, known := b.rows[b.id(r)]

@@ -48,6 +48,7 @@ type world struct {
 	dsn         string        // the members' way to it
 	admin       *kadm.Client
 	payments    *payments // what the routes call; nil: they call nobody
+	neighbours  []string  // other consumer groups that write to its dead letter topic
 }
 
 // effectsTable is where handlers write. It forbids nothing: what is there twice must be seen, not prevented.
@@ -251,6 +252,11 @@ func (w *world) exists(topic string) bool {
 // committed are the group's offsets. It waits for a coordinator, whom a test may just have killed.
 func (w *world) committed() map[int32]int64 {
 	w.t.Helper()
+	return w.committedOf(w.topic)
+}
+
+func (w *world) committedOf(topic string) map[int32]int64 {
+	w.t.Helper()
 	found := map[int32]int64{}
 	w.eventually("a coordinator tells the group's offsets", func() bool {
 		offsets, err := w.admin.FetchOffsets(w.t.Context(), w.group)
@@ -258,7 +264,7 @@ func (w *world) committed() map[int32]int64 {
 			err = offsets.Error()
 		}
 		offsets.Each(func(o kadm.OffsetResponse) {
-			if o.Topic == w.topic {
+			if o.Topic == topic {
 				found[o.Partition] = o.At
 			}
 		})
@@ -271,11 +277,11 @@ func (w *world) committed() map[int32]int64 {
 	return found
 }
 
-func (w *world) topicID() uuid.UUID {
+func (w *world) topicID(topic string) uuid.UUID {
 	w.t.Helper()
-	topics, err := w.admin.ListTopics(w.t.Context(), w.topic)
+	topics, err := w.admin.ListTopics(w.t.Context(), topic)
 	require.NoError(w.t, err)
-	return uuid.UUID(topics[w.topic].ID)
+	return uuid.UUID(topics[topic].ID)
 }
 
 // eventually asks until the answer is yes. ask runs on the test's goroutine.
@@ -300,11 +306,22 @@ func (w *world) drained() {
 	w.reached(w.now())
 }
 
+// replaysDrained is drained for what was replayed.
+func (w *world) replaysDrained() {
+	w.t.Helper()
+	w.reachedIn(w.replayTopic(), w.nowIn(w.replayTopic()))
+}
+
 // now is where the records that are in the topic end: the offsets that a group commits when it is done with them.
 func (w *world) now() map[int32]int64 {
 	w.t.Helper()
+	return w.nowIn(w.topic)
+}
+
+func (w *world) nowIn(topic string) map[int32]int64 {
+	w.t.Helper()
 	next := map[int32]int64{}
-	for _, r := range w.read(w.topic) {
+	for _, r := range w.read(topic) {
 		next[r.Partition] = r.Offset + 1
 	}
 	return next
@@ -313,13 +330,18 @@ func (w *world) now() map[int32]int64 {
 // reached waits until the group has committed these offsets.
 func (w *world) reached(next map[int32]int64) {
 	w.t.Helper()
+	w.reachedIn(w.topic, next)
+}
+
+func (w *world) reachedIn(topic string, next map[int32]int64) {
+	w.t.Helper()
 	defer func() {
 		if w.t.Failed() {
-			w.t.Logf("%d effects; the last records end at %v, committed is %v", w.effected(), next, w.committed())
+			w.t.Logf("%d effects; the last records of %s end at %v, committed is %v", w.effected(), topic, next, w.committedOf(topic))
 		}
 	}()
 	w.eventually("everything is committed", func() bool {
-		committed := w.committed()
+		committed := w.committedOf(topic)
 		for partition, offset := range next {
 			if committed[partition] < offset {
 				return false
