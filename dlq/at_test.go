@@ -2,6 +2,7 @@ package dlq_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -34,6 +35,11 @@ func TestReadAt_GivesTheRecordAsItsConsumersReadIt(t *testing.T) {
 			require.NoError(t, client.ProduceSync(t.Context(), write("0"), write("1"), write("2")).FirstErr())
 			aborted := write("3")
 			transactAt(t, addrs, aborted)
+			require.Eventually(t, func() bool { // the marker is written behind the client's back
+				ends, err := adm.ListCommittedOffsets(t.Context(), topic)
+				end, _ := ends.Lookup(topic, 1)
+				return err == nil && end.Offset == 5
+			}, patience, 10*time.Millisecond)
 			_, err := adm.DeleteRecords(t.Context(), kadm.Offsets{topic: {1: {Topic: topic, Partition: 1, At: 1}}})
 			require.NoError(t, err)
 			topics, err := adm.ListTopics(t.Context(), topic)
