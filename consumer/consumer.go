@@ -21,6 +21,7 @@ type Consumer struct {
 	specs   []spec
 	plan    Plan
 	metrics *metrics
+	log     *eventLog
 	hooks   *record.Hooks
 
 	ran    atomic.Bool
@@ -46,7 +47,8 @@ func New(cfg Config, routes ...AnyRoute) (*Consumer, error) {
 			What: "the metrics cannot be registered", Err: err, Fix: "give each consumer of a process a Registry of its own, or leave it nil",
 		}})
 	}
-	c.hooks = joined(c.metrics.hooks(), logHooks(cfg.Logger), guarded(*cfg.Hooks, cfg.Logger))
+	c.log = newEventLog(cfg.Logger)
+	c.hooks = joined(c.metrics.hooks(), c.log.hooks(), guarded(*cfg.Hooks, cfg.Logger))
 	return c, nil
 }
 

@@ -43,6 +43,7 @@ func (c *Consumer) open(ctx context.Context) (_ *engine, err error) {
 	if e.found, err = c.prepare(ctx, e.openInbox); err != nil {
 		return nil, err
 	}
+	e.watch(c.log.flush)
 	e.watch(c.metrics.calls.watch(c.hooks))
 	if e.letters, err = dlq.NewWriter(c.letterConfig()); err != nil {
 		return nil, err

@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -10,23 +9,38 @@ import (
 	"github.com/headrace/headrace/record"
 )
 
-// letterInterval is between two lines about dead letters of one route and reason: a flood of them is one line a minute.
-const letterInterval = time.Minute
+// eventLog logs what an operator must know: each report, dead letters by kind, the partitions that come and go, and when
+// a route begins and ends to wait for a dependency. Whoever reports does not log, so each matter is one line. It is safe
+// for concurrent use.
+type eventLog struct {
+	log     *slog.Logger
+	letters letterLog
+	claims  claimLog
 
-// logHooks log what an operator must know: each report, the first dead letter of a kind in a minute, and when a route
-// begins and ends to wait for a dependency. Whoever reports does not log, so each matter is one line.
-func logHooks(log *slog.Logger) record.Hooks {
-	l := &eventLog{log: log, letters: map[letterKind]*letterCount{}, holds: map[hold]int{}}
+	mu    sync.Mutex
+	holds map[hold]int // records that wait
+}
+
+type hold struct{ route, dependency string }
+
+func newEventLog(log *slog.Logger) *eventLog {
+	return &eventLog{log: log, letters: newLetterLog(log), claims: claimLog{log: log}, holds: map[hold]int{}}
+}
+
+func (l *eventLog) hooks() record.Hooks {
 	return record.Hooks{
-		OnReport:     record.LogReports(log),
-		OnDeadLetter: l.deadLetter,
+		OnReport:     record.LogReports(l.log),
+		OnDeadLetter: l.letters.died,
 		OnHold:       l.hold,
-		OnBreaker:    func(i record.BreakerInfo) { logBreaker(log, i) },
-		OnClaim: func(i record.ClaimInfo) {
-			log.LogAttrs(context.Background(), slog.LevelInfo, "partition "+i.Event,
-				slog.String("topic", i.Topic), slog.Int("partition", int(i.Partition)))
-		},
+		OnBreaker:    func(i record.BreakerInfo) { logBreaker(l.log, i) },
+		OnClaim:      l.claims.changed,
 	}
+}
+
+// flush tells what is gathered still.
+func (l *eventLog) flush() {
+	l.claims.flush()
+	l.letters.flush()
 }
 
 // logBreaker warns of an outage once: as long as it lasts, each probe that fails opens the breaker anew.
@@ -41,45 +55,6 @@ func logBreaker(log *slog.Logger, i record.BreakerInfo) {
 	default:
 		log.Info("breaker stays open: the probe failed", "dependency", i.Dependency)
 	}
-}
-
-type (
-	letterKind  struct{ route, reason string }
-	letterCount struct {
-		told    time.Time
-		untold  int
-		started bool
-	}
-	hold struct{ route, dependency string }
-)
-
-// eventLog counts what would be a line a record. It is safe for concurrent use.
-type eventLog struct {
-	log *slog.Logger
-
-	mu      sync.Mutex
-	letters map[letterKind]*letterCount
-	holds   map[hold]int // records that wait
-}
-
-func (l *eventLog) deadLetter(i record.DeadLetterInfo) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	kind := letterKind{i.Route, i.Reason}
-	n := l.letters[kind]
-	if n == nil {
-		n = &letterCount{}
-		l.letters[kind] = n
-	}
-	now := time.Now()
-	if n.started && now.Sub(n.told) < letterInterval {
-		n.untold++
-		return
-	}
-	n.told, n.started = now, true
-	l.log.Warn("dead letter", "route", i.Route, "reason", i.Reason, "topic", i.Topic, "partition", i.Partition,
-		"offset", i.Offset, "untold_before", n.untold)
-	n.untold = 0
 }
 
 // hold tells of a route's first and last record that waits. Who waits for another delivery of the same record, or for a

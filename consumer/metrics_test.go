@@ -277,7 +277,7 @@ func TestHooks(t *testing.T) {
 	t.Run("AReportIsOneLineWithWhatItKnows", func(t *testing.T) {
 		t.Parallel()
 		var out bytes.Buffer
-		logHooks(slog.New(slog.NewTextHandler(&out, nil))).OnReport(record.Report{
+		newEventLog(slog.New(slog.NewTextHandler(&out, nil))).hooks().OnReport(record.Report{
 			Kind: "stuck_record", Route: "post", Topic: "orders", Partition: 3, Offset: 42, Age: time.Minute,
 			Err: errors.New("boom"), Hint: "look at it",
 		})
@@ -292,7 +292,7 @@ func TestHooks(t *testing.T) {
 	t.Run("AReportLeavesOutWhatItDoesNotKnow", func(t *testing.T) {
 		t.Parallel()
 		var out bytes.Buffer
-		logHooks(slog.New(slog.NewTextHandler(&out, nil))).OnReport(record.Report{Kind: "group_error", Topic: "orders", Partition: -1, Offset: -1})
+		newEventLog(slog.New(slog.NewTextHandler(&out, nil))).hooks().OnReport(record.Report{Kind: "group_error", Topic: "orders", Partition: -1, Offset: -1})
 		require.Contains(t, out.String(), "topic=orders")
 		for _, not := range []string{"partition", "offset", "route", "age", "error", "hint"} {
 			require.NotContains(t, out.String(), not+"=")

@@ -114,7 +114,7 @@ func (w *Writer) Write(ctx context.Context, l Letter) error {
 	}
 	switch {
 	case err == nil:
-		w.tell(l)
+		w.tell(l, env)
 		return nil
 	case ctx.Err() != nil:
 		return fmt.Errorf("dead letter of %s: %w", env.Latest, errors.Join(context.Cause(ctx), err))
@@ -281,10 +281,11 @@ func (w *Writer) topic(source string) string {
 	return w.cfg.Topic(source)
 }
 
-func (w *Writer) tell(l Letter) {
+func (w *Writer) tell(l Letter, env Envelope) {
 	if w.cfg.Hooks.OnDeadLetter != nil {
 		w.cfg.Hooks.OnDeadLetter(record.DeadLetterInfo{
 			Route: l.Route, Topic: l.Record.Topic, Reason: string(l.Reason), Partition: l.Record.Partition, Offset: l.Record.Offset,
+			Message: env.Message,
 		})
 	}
 }

@@ -199,7 +199,9 @@ var writerTests = map[string]func(t *testing.T, brokers []string){
 			Group: "billing", Route: "post", Reason: dlq.Panic, Class: "permanent", ErrorType: "*fault.PanicError",
 			Message: "handler: panic: boom", Stack: "main.go:42", Attempts: 3, FirstFailed: at, LastFailed: at.Add(time.Second),
 		}, env)
-		require.Equal(t, []record.DeadLetterInfo{{Route: "post", Topic: from, Reason: "panic", Partition: 2, Offset: 41}}, told)
+		require.Equal(t, []record.DeadLetterInfo{
+			{Route: "post", Topic: from, Reason: "panic", Partition: 2, Offset: 41, Message: "handler: panic: boom"},
+		}, told)
 	},
 
 	"AnEverLargerPartitionNumberIsWrittenAllTheSame": func(t *testing.T, brokers []string) {

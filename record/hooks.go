@@ -84,6 +84,8 @@ type DeadLetterInfo struct {
 	// Partition and Offset are the record's in the source topic.
 	Partition int32
 	Offset    int64
+	// Message is the error's text as the letter has it: what looks like a secret is replaced.
+	Message string
 }
 
 // CallInfo tells of one call to a dependency.
