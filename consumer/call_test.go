@@ -116,15 +116,19 @@ func TestNew_RefusesCallRoute(t *testing.T) {
 		},
 		"WindowShorterThanTwoCalls": {
 			func(_ *testing.T, r *CallRoute[placed, receipt]) { r.CallTimeout = 31 * time.Second },
-			"looks at the last 1m (BreakerConfig.Window), less than 2 x CallTimeout 31s = 1m2s: calls that time out would fall out of it " +
-				"before it can open\n    fix: raise Window to 1m2s, or lower CallTimeout to 30s",
+			"looks at the last 1m (Breaker.Window), less than 2 x CallTimeout 31s = 1m2s: calls that time out would fall out of it " +
+				"before it can open\n    fix: raise Breaker.Window to 1m2s, or lower CallTimeout to 30s",
 		},
 		"WindowShorterThanTheBackoffsOfOneRecord": {
 			func(_ *testing.T, r *CallRoute[placed, receipt]) {
 				r.BackoffBase, r.BackoffCap = 30*time.Second, 30*time.Second
 			},
 			"no more than the 2 back-offs of one record, 1m: its failures would never be seen together\n" +
-				"    fix: raise Window to 1m1s, or lower BackoffCap to 29s",
+				"    fix: raise Breaker.Window to 1m1s, or lower BackoffBase and BackoffCap to 29s",
+		},
+		"DependencyThatNobodyMade": {
+			func(_ *testing.T, r *CallRoute[placed, receipt]) { r.Dependency = new(downstream.Dependency) },
+			"route \"charge\" has a Dependency that was not made with downstream.New\n    fix: make one with downstream.New",
 		},
 		"DependencyNamedAsSomethingOfOurs": {
 			func(t *testing.T, r *CallRoute[placed, receipt]) { r.Dependency = dependency(t, "retry-after") },
@@ -144,4 +148,44 @@ func TestNew_RefusesCallRoute(t *testing.T) {
 			require.Equal(t, 1, strings.Count(err.Error(), "fix: "))
 		})
 	}
+}
+
+// Two sums that the same field is too long for: each fix, done alone, is enough for both.
+func TestNew_FixOfACallTimeoutIsNotRefusedAgain(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		window, timeout, apply time.Duration
+		fix                    string
+	}{
+		"TheWindowIsTheSmaller":          {time.Minute, 3 * time.Minute, 5 * time.Second, "lower CallTimeout to 30s"},
+		"TheBudgetIsTheSmaller":          {5 * time.Minute, 160 * time.Second, 5 * time.Second, "lower CallTimeout to 1m29s"},
+		"ATimeoutOfTheOtherKindIsLonger": {time.Minute, 70 * time.Second, 80 * time.Second, "lower CallTimeout to 14s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg, route := goodCall(t)
+			route.Dependency = dependency(t, "payments", func(c *downstream.Config) { c.Breaker.Window = tc.window })
+			route.CallTimeout, route.AttemptTimeout = tc.timeout, tc.apply
+			_, err := New(cfg, route)
+			require.ErrorContains(t, err, "2 problems:")
+			require.Equal(t, 2, strings.Count(err.Error(), tc.fix), err.Error())
+
+			_, to, _ := strings.Cut(tc.fix, " to ")
+			route.CallTimeout, err = time.ParseDuration(to)
+			require.NoError(t, err)
+			_, err = New(cfg, route)
+			require.NoError(t, err)
+		})
+	}
+}
+
+// Calls of a window that is too short and of a budget that no call can save: each problem has a fix of its own.
+func TestNew_CallThatNoShorterCallSaves(t *testing.T) {
+	t.Parallel()
+	cfg, route := goodCall(t)
+	route.CallTimeout, route.AttemptTimeout = 40*time.Second, 4*time.Minute
+	_, err := New(cfg, route)
+	require.ErrorContains(t, err, "2 problems:")
+	require.ErrorContains(t, err, "fix: raise Breaker.Window to 1m20s\n")
+	require.ErrorContains(t, err, "fix: lower Attempts to 1, or raise MaxPollInterval")
 }

@@ -9,23 +9,12 @@ import (
 )
 
 // callProblems finds what is wrong with the calling part of a route.
-func (s spec) callProblems(of string) []Problem {
+func (s spec) callProblems(c Config, of string) []Problem {
 	if s.call == nil {
 		return nil
 	}
 	var ps []Problem
-	if s.call.dependency == nil {
-		ps = append(ps, Problem{
-			What: of + " has no Dependency",
-			Fix:  "make one with downstream.New and give it to every route that calls the same thing",
-		})
-	}
-	if name := s.dependency(); slices.Contains(waits, name) || name == other {
-		ps = append(ps, Problem{
-			What: fmt.Sprintf("%s: its dependency is named %q, as something of ours is that records wait for", of, name),
-			Fix:  "name it after what is called",
-		})
-	}
+	ps = append(ps, s.dependencyProblems(of)...)
 	if s.call.do == nil {
 		ps = append(ps, Problem{What: of + " has no Call", Fix: "set CallRoute.Call, or use a Route, which calls nobody"})
 	}
@@ -34,7 +23,32 @@ func (s spec) callProblems(of string) []Problem {
 	ps = append(ps, outside(of, []bound{{
 		Term{"CallTimeout", s.call.timeout}, minAttemptTimeout, 0, "a call has a round trip to make",
 	}})...)
-	return append(ps, s.windowProblems(of)...)
+	return append(ps, s.windowProblems(c, of)...)
+}
+
+func (s spec) dependencyProblems(of string) []Problem {
+	const fix = "make one with downstream.New and give it to every route that calls the same thing"
+	switch name := s.dependency(); {
+	case s.call.dependency == nil:
+		return []Problem{{What: of + " has no Dependency", Fix: fix}}
+	case name == "":
+		return []Problem{{What: of + " has a Dependency that was not made with downstream.New", Fix: fix}}
+	case slices.Contains(waits, name) || name == other:
+		return []Problem{{
+			What: fmt.Sprintf("%s: its dependency is named %q, as something of ours is that records wait for", of, name),
+			Fix:  "name it after what is called",
+		}}
+	}
+	return nil
+}
+
+// window is what the breaker of the route's dependency looks at, 0 without one: New of package downstream leaves none
+// without a name.
+func (s spec) window() time.Duration {
+	if s.dependency() == "" {
+		return 0
+	}
+	return s.call.dependency.Config().Breaker.Window
 }
 
 func (r Repeat) problems(of string) []Problem {
@@ -53,25 +67,31 @@ func (r Repeat) problems(of string) []Problem {
 }
 
 // windowProblems finds a breaker that forgets failures faster than a record makes them: it would never open.
-func (s spec) windowProblems(of string) []Problem {
-	if s.call.dependency == nil || s.call.timeout < 0 || s.options.BackoffBase < 0 || s.options.BackoffCap < 0 {
+func (s spec) windowProblems(c Config, of string) []Problem {
+	window := s.window()
+	if window == 0 || s.call.timeout < 0 || s.options.BackoffBase < 0 || s.options.BackoffCap < 0 {
 		return nil
 	}
-	window := s.call.dependency.Config().Breaker.Window
-	counts := fmt.Sprintf("%s: the breaker of %q looks at the last %s (BreakerConfig.Window)", of, s.call.dependency.Name(), short(window))
+	b := s.budget(c)
+	counts := fmt.Sprintf("%s: the breaker of %q looks at the last %s (Breaker.Window)", of, s.call.dependency.Name(), short(window))
 	var ps []Problem
 	if need := times(s.call.timeout, 2); window < need {
 		ps = append(ps, Problem{
 			What: fmt.Sprintf("%s, less than 2 x CallTimeout %s = %s: calls that time out would fall out of it before it can open",
 				counts, short(s.call.timeout), short(need)),
-			Fix: raiseWindow(need, "CallTimeout", window/2),
+			Fix: raiseWindow(need, "CallTimeout", b.longestCall(b.sum().over())),
 		})
 	}
-	if waits := s.budget(Config{}).backoffs(s.options.Attempts); window <= waits {
+	if waits := b.backoffs(s.options.Attempts); window <= waits {
+		longest := roundDown((window - 1) / time.Duration(max(s.options.Attempts-1, 1)))
+		fields := "BackoffCap"
+		if longest < s.options.BackoffBase {
+			fields = "BackoffBase and BackoffCap"
+		}
 		ps = append(ps, Problem{
 			What: fmt.Sprintf("%s, no more than the %d back-offs of one record, %s: its failures would never be seen together",
 				counts, s.options.Attempts-1, short(waits)),
-			Fix: raiseWindow(waits+time.Second, "BackoffCap", (window-1)/time.Duration(max(s.options.Attempts-1, 1))),
+			Fix: raiseWindow(waits+time.Second, fields, longest),
 		})
 	}
 	return ps
@@ -79,8 +99,8 @@ func (s spec) windowProblems(of string) []Problem {
 
 // raiseWindow is the fix, and the other one where there is one.
 func raiseWindow(to time.Duration, field string, lower time.Duration) string {
-	raise := "raise Window to " + short(to)
-	if lower = roundDown(lower); lower < minAttemptTimeout {
+	raise := "raise Breaker.Window to " + short(to)
+	if lower < minAttemptTimeout {
 		return raise
 	}
 	return fmt.Sprintf("%s, or lower %s to %s", raise, field, short(lower))
@@ -96,7 +116,7 @@ func dependenciesApart(specs []spec) []Problem {
 	first := map[string]user{}
 	var ps []Problem
 	for _, s := range specs {
-		if s.call == nil || s.call.dependency == nil {
+		if s.dependency() == "" {
 			continue
 		}
 		d := s.call.dependency

@@ -49,7 +49,10 @@ func (s Sum) Total() time.Duration {
 }
 
 // Fits says whether the terms are within the limit.
-func (s Sum) Fits() bool { return s.Total() <= s.Limit.Took }
+func (s Sum) Fits() bool { return s.over() <= 0 }
+
+// over is by how much the sum exceeds the limit.
+func (s Sum) over() time.Duration { return s.Total() - s.Limit.Took }
 
 // String gives the sum a line a term, then the total beside the limit, and for one that does not fit the smallest
 // change that makes it fit.
@@ -75,7 +78,7 @@ func (s Sum) verdict() string {
 	if s.Fits() {
 		return "within " + limit
 	}
-	return "exceeds " + limit + " by " + short(s.Total()-s.Limit.Took)
+	return "exceeds " + limit + " by " + short(s.over())
 }
 
 // Fix is the smallest change that makes the sum fit, and the one of the limit; "" for a sum that fits.
@@ -102,7 +105,7 @@ func (s Sum) width() int {
 func (s Sum) smallest() (text string, ok bool) {
 	least := math.Inf(1)
 	for _, l := range s.levers {
-		if change, to, can := l(s.Total() - s.Limit.Took); can && change < least {
+		if change, to, can := l(s.over()); can && change < least {
 			least, text, ok = change, to, true
 		}
 	}
@@ -119,11 +122,18 @@ func duration(name string, value time.Duration, times int) lever {
 		if times < 1 || value <= 0 {
 			return 0, "", false
 		}
-		cut := (over-1)/time.Duration(times) + 1 // rounded up: a nanosecond too little does not fit
-		to := roundDown(value - cut)
-		return float64(cut) / float64(value), name + " to " + short(to), to > 0
+		to := lowered(value, over, times)
+		return cut(value, to), name + " to " + short(to), to > 0
 	}
 }
+
+// lowered is the most that a field may be which counts `times` times in a sum that is to shrink by over.
+func lowered(value, over time.Duration, times int) time.Duration {
+	return roundDown(value - ((over-1)/time.Duration(times) + 1)) // rounded up: a nanosecond too little does not fit
+}
+
+// cut is by what part a value shrinks.
+func cut(from, to time.Duration) float64 { return 1 - float64(to)/float64(from) }
 
 // count is the lever of Attempts, whose every step saves what `total` says.
 func count(name string, value int, total func(n int) time.Duration) lever {
@@ -146,6 +156,7 @@ type budget struct {
 	deadLetterTimeout time.Duration
 	commitReserve     time.Duration
 	maxPollInterval   time.Duration
+	window            time.Duration // of the breaker of what is called, 0 without one
 }
 
 func (b budget) sum() Sum {
@@ -159,7 +170,7 @@ func (b budget) sum() Sum {
 
 func (b budget) levers() []lever {
 	return []lever{
-		duration("CallTimeout", b.callTimeout, b.attempts),
+		b.callLever(),
 		duration("AttemptTimeout", b.attemptTimeout, b.attempts),
 		count("Attempts", b.attempts, func(n int) time.Duration { return add(b.running(n), b.backoffs(n)) }),
 		duration("DeadLetterTimeout", b.deadLetterTimeout, 1),
@@ -207,6 +218,27 @@ func (b budget) backoffs(attempts int) time.Duration {
 	return total
 }
 
+// callLever is one that has to move in any case when calls are too long for their breaker's window: then it is the
+// smallest change, and as far as both need.
+func (b budget) callLever() lever {
+	if b.window == 0 || b.window >= times(b.callTimeout, 2) {
+		return duration("CallTimeout", b.callTimeout, b.attempts)
+	}
+	return func(over time.Duration) (float64, string, bool) {
+		to := b.longestCall(over)
+		return 0, "CallTimeout to " + short(to), to > 0
+	}
+}
+
+// longestCall is the most that CallTimeout may be, for a sum that is to shrink by over and for the breaker's window.
+func (b budget) longestCall(over time.Duration) time.Duration {
+	longest := roundDown(b.window / 2)
+	if over > 0 && b.attempts > 0 {
+		longest = min(longest, lowered(b.callTimeout, over, b.attempts))
+	}
+	return longest
+}
+
 // backoffLever lowers the cap to where even waits that all reach it are short enough: the sum is not linear in it.
 func (b budget) backoffLever() lever {
 	return func(over time.Duration) (float64, string, bool) {
@@ -216,8 +248,7 @@ func (b budget) backoffLever() lever {
 		}
 		to := b
 		to.backoffCap = roundDown(want / time.Duration(b.attempts-1))
-		change := 1 - float64(to.backoffCap)/float64(b.backoffCap)
-		return change, "BackoffCap to " + short(to.backoffCap), to.backoffCap >= b.backoffBase
+		return cut(b.backoffCap, to.backoffCap), "BackoffCap to " + short(to.backoffCap), to.backoffCap >= b.backoffBase
 	}
 }
 

@@ -16,9 +16,6 @@ import (
 // not back into the source, where other consumer groups would see them. Every route reads it through the same stack as
 // its source, and settles what belongs to another route as foreign.
 
-// maxTopic is how long a topic's name may be in Kafka.
-const maxTopic = 249
-
 // replaySuffix ends the names of all replay topics.
 const replaySuffix = ".replay"
 
@@ -35,7 +32,7 @@ func (c Config) replayNames(specs []spec) []Problem {
 	ps := unstorable("Group", c.Group)
 	for _, s := range specs {
 		of := fmt.Sprintf("route %q", s.name)
-		if over := len(s.replay) - maxTopic; over > 0 && s.topic != "" {
+		if over := len(s.replay) - maxTopic; over > 0 && s.topic != "" && impossibleTopic(s.topic) == "" {
 			ps = append(ps, Problem{
 				What: fmt.Sprintf("%s: the name of its replay topic %q has %d characters, Kafka takes %d", of, s.replay, len(s.replay), maxTopic),
 				Fix:  fmt.Sprintf("shorten the names of the topic and the Group together by %d", over),

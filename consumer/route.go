@@ -99,6 +99,7 @@ type Options struct {
 type spec struct {
 	kind, name, topic string
 	replay            string // the replay topic
+	namesLetters      bool   // whether the route names its dead letter topic itself
 	options           Options
 	decode            func(*record.Record) error
 	call              *calling    // nil for a route that calls nobody
@@ -150,7 +151,7 @@ func (r Route[T]) spec() spec {
 
 // newSpec is what all kinds of route have.
 func newSpec[T any](kind, name, topic string, o Options) spec {
-	s := spec{kind: kind, name: name, topic: topic, options: o.withDefaults(), decode: decodeInto[T](o.Decode)}
+	s := spec{kind: kind, name: name, topic: topic, namesLetters: o.DeadLetterTopic != "", options: o.withDefaults(), decode: decodeInto[T](o.Decode)}
 	if !strings.HasSuffix(topic, dlq.Suffix) {
 		s.options.DeadLetterTopic = orElse(s.options.DeadLetterTopic, dlq.DefaultTopic(topic))
 	}
@@ -177,5 +178,6 @@ func (s spec) budget(c Config) budget {
 		route: s.name, attempts: s.options.Attempts, callTimeout: s.callTimeout(), attemptTimeout: s.options.AttemptTimeout,
 		backoffBase: s.options.BackoffBase, backoffCap: s.options.BackoffCap,
 		deadLetterTimeout: c.DeadLetterTimeout, commitReserve: c.CommitReserve, maxPollInterval: c.MaxPollInterval,
+		window: s.window(),
 	}
 }

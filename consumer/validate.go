@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"strconv"
 	"strings"
@@ -18,7 +19,7 @@ func validate(c Config, specs []spec) []Problem {
 	ps = append(ps, routesTogether(specs)...)
 	ps = append(ps, c.replayNames(specs)...)
 	for _, s := range specs {
-		ps = append(ps, s.problems()...)
+		ps = append(ps, s.problems(c)...)
 	}
 	return append(ps, plan(c, specs).problems()...)
 }
@@ -48,8 +49,8 @@ func (c Config) missing() []Problem {
 		ps = append(ps, Problem{What: "Brokers is empty", Fix: `set Config.Brokers, for example []string{"localhost:9092"}`})
 	}
 	for _, b := range c.Brokers {
-		if _, _, err := net.SplitHostPort(b); err != nil {
-			ps = append(ps, Problem{What: fmt.Sprintf("Brokers has %q", b), Err: err, Fix: "write host:port"})
+		if what := notAnAddress(b); what != "" {
+			ps = append(ps, Problem{What: fmt.Sprintf("Brokers has %q, which %s", b, what), Fix: `write host:port, for example "localhost:9092"`})
 		}
 	}
 	if c.Group == "" {
@@ -59,6 +60,23 @@ func (c Config) missing() []Problem {
 		ps = append(ps, Problem{What: "DB is nil", Fix: "set Config.DB to a pool of the database that the handlers write to"})
 	}
 	return ps
+}
+
+// notAnAddress says what a broker's address has that host:port has not; "" if it is one.
+func notAnAddress(broker string) string {
+	_, port, err := net.SplitHostPort(broker)
+	number, notNumber := strconv.Atoi(port)
+	switch {
+	case strings.Contains(broker, "://"):
+		return "has a scheme"
+	case strings.ContainsAny(broker, ", \t\r\n"):
+		return "is more than one address: each is an element of its own"
+	case err != nil:
+		return "has no port"
+	case notNumber != nil || number < 1 || number > math.MaxUint16:
+		return fmt.Sprintf("has %q for a port", port)
+	}
+	return ""
 }
 
 func (c Config) relations(specs []spec) []Problem {
@@ -151,30 +169,22 @@ func reaches(specs []spec, from, to string, steps int) bool {
 	return false
 }
 
-func (s spec) problems() []Problem {
+func (s spec) problems(c Config) []Problem {
 	of := fmt.Sprintf("route %q", s.name)
 	var ps []Problem
 	if s.name == "" {
-		ps = append(ps, Problem{What: fmt.Sprintf("a route on topic %q has no Name", s.topic), Fix: "give it one for ever: the inbox remembers by it"})
+		ps = append(ps, Problem{What: fmt.Sprintf("a route on topic %q has no Name", s.topic), Fix: fmt.Sprintf("set %s.Name, once and for ever: the inbox remembers by it", s.kind)})
 	}
 	ps = append(ps, unstorable("the Name of a route on topic "+strconv.Quote(s.topic), s.name)...)
-	if s.topic == "" {
-		ps = append(ps, Problem{What: of + " has no Topic", Fix: fmt.Sprintf("set %s.Topic", s.kind)})
-	}
+	ps = append(ps, s.topicProblems(of)...)
 	if s.apply == nil {
 		ps = append(ps, Problem{What: of + " has no Apply", Fix: fmt.Sprintf("set %s.Apply", s.kind)})
 	}
-	ps = append(ps, s.callProblems(of)...)
+	ps = append(ps, s.callProblems(c, of)...)
 	o := s.options
 	ps = append(ps, nils(of, "Identity", len(o.Identity), func(i int) bool { return o.Identity[i] == nil })...)
 	ps = append(ps, nils(of, "Middlewares", len(o.Middlewares), func(i int) bool { return o.Middlewares[i] == nil })...)
 	ps = append(ps, nils(of, "Rules", len(o.Rules), func(i int) bool { return o.Rules[i] == nil })...)
-	if s.options.DeadLetterTopic == "" && s.topic != "" {
-		ps = append(ps, Problem{
-			What: fmt.Sprintf("%s consumes %q, itself a dead letter topic, and has no DeadLetterTopic", of, s.topic),
-			Fix:  "name one: it must not be its own input",
-		})
-	}
 	ps = append(ps, negatives(of, []Term{
 		{"AttemptTimeout", s.options.AttemptTimeout},
 		{"BackoffBase", s.options.BackoffBase},

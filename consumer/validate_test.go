@@ -132,11 +132,47 @@ func TestNew_Refuses(t *testing.T) {
 		spoil func(*Config, *Route[placed])
 		want  string
 	}{
-		"NoBrokers":        {func(c *Config, _ *Route[placed]) { c.Brokers = nil }, "Brokers is empty"},
-		"BrokerNoPort":     {func(c *Config, _ *Route[placed]) { c.Brokers = []string{"kafka"} }, `Brokers has "kafka"`},
+		"NoBrokers":    {func(c *Config, _ *Route[placed]) { c.Brokers = nil }, "Brokers is empty"},
+		"BrokerNoPort": {func(c *Config, _ *Route[placed]) { c.Brokers = []string{"kafka"} }, `Brokers has "kafka"`},
+		"BrokerWithAScheme": {
+			func(c *Config, _ *Route[placed]) { c.Brokers = []string{"kafka://localhost"} },
+			`Brokers has "kafka://localhost", which has a scheme` + "\n    fix: write host:port",
+		},
+		"BrokersInOneString": {
+			func(c *Config, _ *Route[placed]) { c.Brokers = []string{"a:9092,b:9092"} },
+			`Brokers has "a:9092,b:9092", which is more than one address`,
+		},
+		"BrokerWithoutANumber": {
+			func(c *Config, _ *Route[placed]) { c.Brokers = []string{"kafka:kafka"} }, `which has "kafka" for a port`,
+		},
+		"BrokerWithAPortThatNobodyHas": {
+			func(c *Config, _ *Route[placed]) { c.Brokers = []string{"kafka:90921"} }, `which has "90921" for a port`,
+		},
+		"TopicThatKafkaCannotHave": {
+			func(_ *Config, r *Route[placed]) { r.Topic = "or ders" },
+			`route "post": Topic is "or ders", which has a character that Kafka does not take in a topic's name` +
+				"\n    fix: name a topic that Kafka can have: at most 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'",
+		},
+		"TopicThatIsADot": {
+			func(_ *Config, r *Route[placed]) { r.Topic = "." }, `Topic is ".", which Kafka keeps for itself`,
+		},
+		"TopicThatIsTwoDots": {
+			func(_ *Config, r *Route[placed]) { r.Topic = ".." }, `Topic is "..", which Kafka keeps for itself`,
+		},
+		"TopicWhoseNameIsTooLong": {
+			func(_ *Config, r *Route[placed]) { r.Topic = strings.Repeat("t", 250) }, "which has 250 characters, Kafka takes 249",
+		},
+		"TopicWhoseNameIsTooLongWithItsSuffixes": {
+			func(_ *Config, r *Route[placed]) { r.Topic = strings.Repeat("t", 249) },
+			"has 264 characters, Kafka takes 249\n    fix: shorten the names of the topic and the Group together by 15",
+		},
+		"DeadLetterTopicThatKafkaCannotHave": {
+			func(_ *Config, r *Route[placed]) { r.DeadLetterTopic = "orders/dlq" },
+			`route "post": DeadLetterTopic is "orders/dlq", which has a character`,
+		},
 		"NoGroup":          {func(c *Config, _ *Route[placed]) { c.Group = "" }, "Group is empty"},
 		"NoDatabase":       {func(c *Config, _ *Route[placed]) { c.DB = nil }, "DB is nil"},
-		"NoName":           {func(_ *Config, r *Route[placed]) { r.Name = "" }, `a route on topic "orders" has no Name`},
+		"NoName":           {func(_ *Config, r *Route[placed]) { r.Name = "" }, "a route on topic \"orders\" has no Name\n    fix: set Route.Name, once and for ever"},
 		"NoTopic":          {func(_ *Config, r *Route[placed]) { r.Topic = "" }, `route "post" has no Topic`},
 		"NilResolver":      {func(_ *Config, r *Route[placed]) { r.Identity = []dedup.Resolver{nil} }, `route "post": Identity[0] is nil`},
 		"NilRule":          {func(_ *Config, r *Route[placed]) { r.Rules = []fault.Rule{nil} }, `route "post": Rules[0] is nil`},
