@@ -46,6 +46,9 @@ type Entry struct {
 	// Key, Value and Headers are the record's: Headers without what was added when it died.
 	Key, Value []byte
 	Headers    []record.Header
+	// Later is where the record's latest letter stands, if that is another one. Only what a Filter names by its own place
+	// is given although there is a later one.
+	Later *Coordinates
 }
 
 // Place is where the letter stands.

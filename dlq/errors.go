@@ -55,6 +55,30 @@ func (e *OwnInputError) Hint() string {
 	return fmt.Sprintf("give the route on %s a dead letter topic of its own", e.Source.Topic)
 }
 
+// Name is something that a letter must say to be replayed.
+type Name string
+
+// The names. ReplayConfig has a field for each, for letters that do not say it.
+const (
+	SourceTopic   Name = "source topic"   // ReplayConfig.Source
+	ConsumerGroup Name = "consumer group" // ReplayConfig.Group
+	RouteName     Name = "route"          // ReplayConfig.Route
+)
+
+// NamelessError is a letter that does not say to whom it is to be replayed; nor does ReplayConfig.
+type NamelessError struct {
+	// Letter is where it stands.
+	Letter Coordinates
+	// Format is whose letter it is.
+	Format Format
+	// Lacks is what it does not name.
+	Lacks Name
+}
+
+func (e *NamelessError) Error() string {
+	return fmt.Sprintf("%s (%s) names no %s", e.Letter, e.Format, e.Lacks)
+}
+
 // Problem is something about a dead letter topic that would lose letters or block the source.
 type Problem struct {
 	// Source is the topic whose dead letters are meant, Topic where they go.

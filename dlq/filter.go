@@ -22,7 +22,8 @@ type Filter struct {
 	Keys []string
 	// IDs are identities: as the producer wrote them, or as the inbox stores them.
 	IDs []string
-	// At are places: where a record was first read, or where its letter stands.
+	// At are places: where a record was first read, or where its letter stands. A letter that is named by the place where
+	// it stands is meant although the record has a later one.
 	At []Coordinates
 	// Since and Until bound when the record failed last, or when its letter was written where it does not say: at or
 	// after Since, before Until. Zero: no bound.
@@ -89,6 +90,9 @@ func (f Filter) matchID(env *Envelope) bool {
 func (f Filter) matchPlace(e *Entry) bool {
 	return len(f.At) == 0 || slices.Contains(f.At, e.Envelope.Origin) || slices.Contains(f.At, e.Place())
 }
+
+// names says whether the very letter is meant, and not just its record.
+func (f Filter) names(e *Entry) bool { return slices.Contains(f.At, e.Place()) }
 
 func (f Filter) matchTime(failed time.Time) bool {
 	return (f.Since.IsZero() || !failed.Before(f.Since)) && (f.Until.IsZero() || failed.Before(f.Until))

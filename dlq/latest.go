@@ -44,12 +44,16 @@ func (l latest) see(e *Entry) {
 	}
 }
 
-// is says whether no later letter of e's record was seen.
-func (l latest) is(e *Entry) bool {
+// than gives where a later letter of e's record stands, nil if e is the latest.
+func (l latest) than(e *Entry) *Coordinates {
 	if !e.Envelope.Origin.Known() {
-		return true
+		return nil
 	}
-	return l[hashOf(e)] == standingOf(e)
+	s := l[hashOf(e)]
+	if s == standingOf(e) {
+		return nil
+	}
+	return &Coordinates{Topic: e.Topic, Partition: s.partition, Offset: s.offset}
 }
 
 // hashOf is the same for letters of one record to one route. The record's bytes are part of it: other systems do not

@@ -24,7 +24,8 @@ const (
 	OutcomeEffected Outcome = "effected"
 	// OutcomeSkipped: its handler said that there is nothing to do.
 	OutcomeSkipped Outcome = "skipped"
-	// OutcomeUnknown: the inbox does not know it, or no longer.
+	// OutcomeUnknown: the inbox does not know it: it is another consumer's database, or the row's retention is over. So it
+	// is of every letter of another system, which names no identity.
 	OutcomeUnknown Outcome = "unknown"
 )
 
@@ -99,6 +100,36 @@ func inboxIDs(env *Envelope) []uuid.UUID {
 	}
 	return []uuid.UUID{dedup.KeyAt(env.TopicID, env.Origin.Partition, env.Origin.Offset), newID(*env)}
 }
+
+// UnknownRoutes gives those routes of letters that the database knows nothing of, as "group/route", in order and each
+// once: no consumer with them has ever run there, so the outcome of all their letters is OutcomeUnknown. It is a sign of
+// a wrong database.
+func UnknownRoutes(ctx context.Context, db Querier, entries []*Entry) ([]string, error) {
+	var groups, routes []string
+	for _, e := range entries {
+		if env := &e.Envelope; env.Group != "" && env.Route != "" && storable(env.Group) && storable(env.Route) {
+			groups, routes = append(groups, env.Group), append(routes, env.Route)
+		}
+	}
+	if len(groups) == 0 {
+		return nil, nil
+	}
+	rows, err := db.Query(ctx, unknownRoutesSQL, groups, routes)
+	if err != nil {
+		return nil, fmt.Errorf("ask for the routes of %d letters: %w", len(entries), err)
+	}
+	unknown, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("ask for the routes of %d letters: %w", len(entries), err)
+	}
+	return unknown, nil
+}
+
+const unknownRoutesSQL = `
+select distinct q.consumer_group || '/' || q.route as name
+from unnest($1::text[], $2::text[]) as q(consumer_group, route)
+where not exists (select from headrace.consumers c where c.consumer_group = q.consumer_group and c.route = q.route)
+order by name`
 
 // storable says whether Postgres takes it as text: with anything else it would refuse all.
 func storable(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }

@@ -82,6 +82,26 @@ func TestOutcomes_TellWhatBecameOfALettersRecord(t *testing.T) {
 	require.Equal(t, 1, db.n, "nothing to ask")
 }
 
+func TestUnknownRoutes_NameWhatAWrongDatabaseDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t, migrations.Up)
+	_, err := pool.Exec(t.Context(), `insert into headrace.consumers (consumer_group, route) values ('billing', 'post')`)
+	require.NoError(t, err)
+	of := func(group, route string) *dlq.Entry {
+		return &dlq.Entry{Envelope: dlq.Envelope{Group: group, Route: route}}
+	}
+	got, err := dlq.UnknownRoutes(t.Context(), pool, []*dlq.Entry{
+		of("billing", "post"), of("billing", "archive"), of("audit", "post"), of("billing", "archive"), of("", ""), of("b\x00", "post"),
+	})
+	require.NoError(t, err)
+	require.Equal(t, []string{"audit/post", "billing/archive"}, got)
+	got, err = dlq.UnknownRoutes(t.Context(), broken{}, []*dlq.Entry{of("", "")})
+	require.NoError(t, err, "there is nothing to ask")
+	require.Empty(t, got)
+	_, err = dlq.UnknownRoutes(t.Context(), broken{}, []*dlq.Entry{of("a", "b")})
+	require.ErrorIs(t, err, errBoom)
+}
+
 func TestOutcomes_ADatabaseThatIsAwayIsAnError(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t, migrations.Up)

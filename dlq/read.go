@@ -55,7 +55,8 @@ type Snapshot struct {
 //
 // Each record is given once, by its latest letter: a letter may stand twice where its confirmation was lost, and a record
 // that was replayed and died again has one of each time. To know the latest, Read goes over the topic twice and keeps
-// some 100 bytes for each letter: 100 MB for a million. The letters themselves are never all in memory.
+// some 100 bytes for each letter: 100 MB for a million. The letters themselves are never all in memory. A letter that the
+// Filter names by its own place is given although it has a later one, and says where that stands.
 //
 // An error of each ends the reading and is returned as it is; so is the cause of ctx. The Snapshot counts what was read
 // until then. kafka.ErrUnknownTopic is a topic that does not exist.
@@ -82,9 +83,11 @@ func give(ctx context.Context, l *topicLog, f Filter, newest latest, each func(*
 	err := l.scan(ctx, func(r *record.Record) error {
 		seen.Records++
 		e := NewEntry(r)
-		if !newest.is(e) {
+		if e.Later = newest.than(e); e.Later != nil {
 			seen.Repeated++
-			return nil
+			if !f.names(e) {
+				return nil
+			}
 		}
 		if e.Format == FormatUnknown {
 			seen.Unknown++

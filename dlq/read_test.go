@@ -249,7 +249,17 @@ var readTests = map[string]func(t *testing.T, brokers []string, topic string){
 
 		filter := dlq.Filter{At: []dlq.Coordinates{{Topic: topic, Partition: 1}}}
 		got, _ = readAll(t, dlq.ReadConfig{Client: clientOf(brokers), Topic: topic, Filter: filter})
-		require.Empty(t, got, "a letter with a later one is not to be replayed beside it")
+		require.Len(t, got, 1, "it was asked for by its own place")
+		require.Equal(t, "its answer was lost", got[0].Envelope.Message)
+		require.Equal(t, &dlq.Coordinates{Topic: topic, Partition: 2}, got[0].Later)
+		summary, err := dlq.Replay(t.Context(), dlq.ReplayConfig{Read: dlq.ReadConfig{Client: clientOf(brokers), Topic: topic, Filter: filter}})
+		require.NoError(t, err)
+		require.Equal(t, map[dlq.Skip]int64{dlq.SkipSuperseded: 1}, summary.Skipped, "it is not to be replayed beside its later one")
+
+		got, _ = readAll(t, dlq.ReadConfig{Client: clientOf(brokers), Topic: topic, Filter: dlq.Filter{At: []dlq.Coordinates{full().Origin}, Routes: []string{full().Route}}})
+		for _, e := range got {
+			require.Nil(t, e.Later, "by the record's place it is the latest")
+		}
 	},
 
 	"SinceLeavesTheRestOfTheTopicUnread": func(t *testing.T, brokers []string, topic string) {

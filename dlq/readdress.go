@@ -67,12 +67,16 @@ func (r *replayer) topicID(ctx context.Context, topic string) (uuid.UUID, error)
 	return ids[topic], nil
 }
 
-// newID is the identity of a record whose own is another record's. It is made of the record's place, so that the replay
-// may be repeated: the same record has the same new identity.
 func newID(env Envelope) uuid.UUID {
-	b := append([]byte("headrace new id"), env.TopicID[:]...)
-	b = binary.BigEndian.AppendUint32(b, uint32(env.Origin.Partition))
-	b = binary.BigEndian.AppendUint64(b, uint64(env.Origin.Offset))
+	return NewIDAt(env.TopicID, env.Origin.Partition, env.Origin.Offset)
+}
+
+// NewIDAt is the identity under which ReplayConfig.NewID lets a record run whose own is another record's. It is made of
+// where the record was first read, so that the replay may be repeated: the same record has the same new identity.
+func NewIDAt(topicID uuid.UUID, partition int32, offset int64) uuid.UUID {
+	b := append([]byte("headrace new id"), topicID[:]...)
+	b = binary.BigEndian.AppendUint32(b, uint32(partition))
+	b = binary.BigEndian.AppendUint64(b, uint64(offset))
 	sum := sha256.Sum256(b)
 	id := uuid.UUID(sum[:16])
 	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // version 8: made by a rule of our own

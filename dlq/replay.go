@@ -11,17 +11,21 @@ type ReplayConfig struct {
 	// Read says which letters.
 	Read ReadConfig
 	// Group and Route are to whom the letters of other systems are replayed, which know neither: without them such a letter
-	// fails. Source is the topic of those that do not say it. Our own letters name all three, and go there.
+	// fails. Source is the topic of those that do not say it. Our own letters name all three, and go there. What is no
+	// letter of any known format is sent only if the Filter's Formats name FormatUnknown.
 	Source, Group, Route string
 	// DryRun sends nothing. Each is called and everything counted as if it had been sent.
 	DryRun bool
-	// NewID lets letters with the reason id_conflict run, under an identity of their own, made of where they were first
-	// read. Without it they are skipped: under their own they would be in conflict again.
+	// NewID lets letters with the reason id_conflict run as records of their own, under an identity made of where they
+	// were first read (NewIDAt). Each then has an effect beside that of the record whose identity it came with: a second
+	// charge, a second posting. Without it they are skipped: under their own they would be in conflict again.
 	NewID bool
 	// MaxReplays is how often a record may be replayed. Letters that were are skipped.
 	//
 	// Defaults to 10.
 	MaxReplays int
+	// Skip says of each letter that would be sent whether, and why, it is not to be; "" lets it. Optional.
+	Skip func(*Entry) Skip
 	// Create makes a replay topic that does not exist, like the dead letter topic that a consumer makes: as many
 	// partitions and replicas as its source, the same min.insync.replicas, and room for the envelope.
 	Create bool
@@ -42,6 +46,10 @@ const (
 	SkipIDConflict Skip = "id_conflict"
 	// SkipTooOften is one that was replayed ReplayConfig.MaxReplays times.
 	SkipTooOften Skip = "replayed_too_often"
+	// SkipSuperseded is one whose record has a later letter, which is the one to replay: Entry.Later.
+	SkipSuperseded Skip = "superseded"
+	// SkipNoLetter is a record that is no letter of a known format.
+	SkipNoLetter Skip = "no_dead_letter"
 )
 
 // Result is what became of one letter: it was sent, skipped or failed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -80,10 +81,16 @@ func (r *replayer) take(ctx context.Context, e *Entry) error {
 
 func (r *replayer) skip(e *Entry) Skip {
 	switch env := &e.Envelope; {
+	case e.Later != nil:
+		return SkipSuperseded
+	case e.Format == FormatUnknown && !slices.Contains(r.cfg.Read.Filter.Formats, FormatUnknown):
+		return SkipNoLetter
 	case env.Replays >= r.cfg.MaxReplays:
 		return SkipTooOften
 	case env.Reason == IDConflict && !r.cfg.NewID:
 		return SkipIDConflict
+	case r.cfg.Skip != nil:
+		return r.cfg.Skip(e)
 	}
 	return ""
 }
@@ -112,16 +119,14 @@ func replayRecord(e *Entry, env Envelope, topic string) kafka.ProducerRecord {
 
 // undeliverable says what a letter lacks.
 func (r *replayer) undeliverable(e *Entry, env Envelope) error {
-	lacks := func(what, field, flag string) error {
-		return fmt.Errorf("%s (%s) does not name its %s: set ReplayConfig.%s (%s)", e.Place(), e.Format, what, field, flag)
-	}
+	lacks := func(what Name) error { return &NamelessError{Letter: e.Place(), Format: e.Format, Lacks: what} }
 	switch topic := ReplayTopic(env.Origin.Topic, env.Group); {
 	case env.Origin.Topic == "":
-		return lacks("source topic", "Source", "--as-source")
+		return lacks(SourceTopic)
 	case env.Group == "":
-		return lacks("consumer group", "Group", "--as-group")
+		return lacks(ConsumerGroup)
 	case env.Route == "":
-		return lacks("route", "Route", "--as-route")
+		return lacks(RouteName)
 	case !legal(topic):
 		return fmt.Errorf("%s: %q is no legal name for a replay topic", e.Place(), trim(topic, maxName))
 	case topic == e.Topic:

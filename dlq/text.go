@@ -6,7 +6,6 @@ import (
 	"hash/fnv"
 	"reflect"
 	"regexp"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -185,5 +184,5 @@ func fingerprint(reason Reason, errorType, message string) string {
 		h.Write([]byte(part))
 		h.Write([]byte{0})
 	}
-	return strconv.FormatUint(h.Sum64(), 16)
+	return fmt.Sprintf("%016x", h.Sum64())
 }

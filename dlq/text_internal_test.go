@@ -96,6 +96,13 @@ func TestErrorType(t *testing.T) {
 	}
 }
 
+func TestFingerprint_HasSixteenDigitsAlsoWithZerosInFront(t *testing.T) {
+	t.Parallel()
+	for i := range 2000 { // one in sixteen begins with a zero
+		require.Len(t, fingerprint(Permanent, "*e", strings.Repeat("x", i%500)+string(rune('a'+i%26))), 16)
+	}
+}
+
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	of := func(message string) string { return fingerprint(Permanent, "*e", message) }
