@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -48,10 +49,20 @@ type Migration struct {
 // Up applies what is missing. It is safe to call from many processes at once and does nothing on a database that is up
 // to date. It uses connections of its own, opened from pool's configuration.
 func Up(ctx context.Context, pool *pgxpool.Pool) error {
-	return exclusively(ctx, pool, func(p *goose.Provider) error {
-		_, err := p.Up(ctx)
+	_, err := Apply(ctx, pool)
+	return err
+}
+
+// Apply is Up that says what it has applied itself: nothing where another process was first.
+func Apply(ctx context.Context, pool *pgxpool.Pool) (applied []Migration, err error) {
+	err = exclusively(ctx, pool, func(p *goose.Provider) error {
+		results, err := p.Up(ctx)
+		for _, r := range results {
+			applied = append(applied, Migration{Version: r.Source.Version, Name: path.Base(r.Source.Path), AppliedAt: time.Now()})
+		}
 		return err
 	})
+	return applied, err
 }
 
 // Status lists every migration of this build, in order.

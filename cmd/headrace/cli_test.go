@@ -46,16 +46,12 @@ func (c *cli) run(args ...string) result {
 func (c *cli) runUntil(ctx context.Context, args ...string) result {
 	c.t.Helper()
 	var out, errs bytes.Buffer
-	width := c.width
-	if width == 0 {
-		width = defaultWidth
-	}
 	var in io.Reader = strings.NewReader(c.answer)
 	if c.typed != nil {
 		in = c.typed
 	}
 	code := run(ctx, args, streams{
-		in: in, out: &out, err: &errs, width: width,
+		in: in, out: &out, err: &errs, width: c.width,
 		getenv:     func(name string) string { return c.env[name] },
 		inTerminal: c.terminal, outTerminal: c.terminal,
 	})
@@ -68,6 +64,20 @@ func (c *cli) ok(args ...string) result {
 	r := c.run(args...)
 	require.Equal(c.t, exitOK, r.code, r.err)
 	return r
+}
+
+// An unset variable of a script must not become "all of them".
+func TestCommandLine_EmptyValueIsNotEverything(t *testing.T) {
+	t.Parallel()
+	replay := []string{"dlq", "replay", "--brokers", "127.0.0.1:1", "--topic", "orders.dlq", "--yes"}
+	for _, flag := range []string{"--reason", "--source", "--group", "--route", "--format", "--since", "--until", "--id", "--at"} {
+		r := newCLI(t).run(append(replay, flag, "")...)
+		require.Equal(t, exitUsage, r.code, flag)
+		require.Contains(t, r.err, flag+" is empty", flag)
+	}
+	r := newCLI(t).run(append(replay, "")...)
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.err, "an argument of 'headrace dlq replay' is empty")
 }
 
 func TestCommandLine(t *testing.T) {

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -31,7 +35,7 @@ func (f *dsnFlag) open(ctx context.Context, s streams) (*pgxpool.Pool, error) {
 		return nil, usagef("no database").fix("set " + envDSN + ", or add --dsn postgres://user@host:5432/database")
 	}
 	cfg, err := pgxpool.ParseConfig(dsn)
-	if err != nil {
+	if err != nil || misread(cfg) {
 		// Not a word of it: what is wrong in a connection string is, as a rule, the password.
 		return nil, usagef("%s is no Postgres connection string", from).
 			fix("write postgres://user:password@host:5432/database, with %40 for an @ in the password, %3A for :, %2F for /, %23 for #, %3F for ?, %25 for %")
@@ -46,21 +50,56 @@ func (f *dsnFlag) open(ctx context.Context, s streams) (*pgxpool.Pool, error) {
 	}
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
+		if ctx.Err() != nil { // somebody was tired of waiting
+			return nil, context.Cause(ctx)
+		}
 		return nil, databaseError(cfg, err)
 	}
 	return pool, nil
 }
 
+// misread says that a password with an @ or a / in it was taken apart: the rest of it is in the host or the database now,
+// where an error would show it.
+func misread(cfg *pgxpool.Config) bool {
+	hosts := []string{cfg.ConnConfig.Host}
+	for _, f := range cfg.ConnConfig.Fallbacks {
+		hosts = append(hosts, f.Host)
+	}
+	at := func(name string) bool { return strings.Contains(name, "@") && !strings.HasPrefix(name, "/") } // not of a socket
+	return slices.ContainsFunc(hosts, at) || strings.Contains(cfg.ConnConfig.Database, "@")
+}
+
 // databaseError is an error without the database's password, whatever the driver or the server put into it.
 func databaseError(cfg *pgxpool.Config, err error) error {
-	text := err.Error()
+	text := shortCause(err)
 	if password := cfg.ConnConfig.Password; len(password) > 3 {
 		text = strings.ReplaceAll(text, password, "***")
 	}
+	said := "cannot be reached"
+	if errors.As(err, new(*pgconn.PgError)) {
+		said = "does not let us in"
+	}
+	address := net.JoinHostPort(cfg.ConnConfig.Host, strconv.Itoa(int(cfg.ConnConfig.Port)))
 	return &failure{
-		err:  fmt.Errorf("the database at %s does not let us in: %s", cfg.ConnConfig.Host, strings.ReplaceAll(text, "\n\t", " ")),
+		err:  fmt.Errorf("the database at %s %s: %s", address, said, strings.ReplaceAll(text, "\n\t", " ")),
 		hint: databaseHint(err),
 	}
+}
+
+// shortCause is what a network or a server said, without what the driver tells around it: user, database and each
+// address are in the connection string.
+func shortCause(err error) string {
+	var server *pgconn.PgError
+	var network *net.OpError
+	switch errno := syscall.Errno(0); {
+	case errors.As(err, &server):
+		return server.Message + " (" + server.Code + ")"
+	case errors.As(err, &errno):
+		return errno.Error()
+	case errors.As(err, &network):
+		return network.Err.Error()
+	}
+	return err.Error()
 }
 
 func databaseHint(err error) string {

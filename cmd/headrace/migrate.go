@@ -50,24 +50,17 @@ once: one applies, the others wait and find nothing to do. The role needs the ri
 }
 
 func migrateUp(ctx context.Context, s streams, pool *pgxpool.Pool) error {
-	before, err := migrations.Status(ctx, pool)
+	applied, err := migrations.Apply(ctx, pool)
 	if err != nil {
-		return migrateError(err)
-	}
-	if err := migrations.Up(ctx, pool); err != nil {
 		return migrateError(err)
 	}
 	if err := migrations.Check(ctx, pool); err != nil {
 		return err // a newer build was here
 	}
-	fresh := 0
-	for _, m := range before {
-		if m.AppliedAt.IsZero() {
-			fresh++
-			fmt.Fprintln(s.out, "applied", m.Name)
-		}
+	for _, m := range applied {
+		fmt.Fprintln(s.out, "applied", m.Name)
 	}
-	if fresh == 0 {
+	if len(applied) == 0 {
 		fmt.Fprintln(s.out, "nothing to do")
 	}
 	fmt.Fprintf(s.out, "schema headrace is at version %d, the latest of this build\n", migrations.Latest)
@@ -143,8 +136,8 @@ func migrateStatus(ctx context.Context, s streams, pool *pgxpool.Pool, asJSON bo
 	if err := t.write(s.out, s.width); err != nil {
 		return err
 	}
-	fmt.Fprintln(s.err, st.summary())
-	return nil
+	_, err = fmt.Fprintln(s.out, st.summary())
+	return err
 }
 
 // summary is the line under the table, with what to do.

@@ -1,9 +1,14 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"net"
 	"net/url"
 	"runtime/debug"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -78,6 +83,8 @@ func TestDSN_PasswordIsNeverPrinted(t *testing.T) {
 		"no such database":   "postgres://" + good.User.Username() + ":hunter2-secret@" + good.Host + "/hunter2-secret",
 		"slash in it":        "postgres://me:hunter2-secret/x@127.0.0.1:1/db",
 		"at sign in it":      "postgres://me:hunter2-secret@x@127.0.0.1:1/db",
+		"head of it is port": "postgres://me:99/hunter2-secret@127.0.0.1:1/db",
+		"second at sign":     "postgres://me:p@hunter2-secret@localhost:1/db",
 		"colon in it":        "postgres://me:hunter2-secret:x@127.0.0.1:1/db",
 		"percent in it":      "postgres://me:hunter2-secret%zz@127.0.0.1:1/db",
 		"port is none":       "postgres://me:hunter2-secret@127.0.0.1:port/db",
@@ -102,6 +109,48 @@ func TestDSN_PasswordIsNeverPrinted(t *testing.T) {
 			require.Contains(t, r.err, "fix: ", name)
 		}
 	}
+}
+
+func TestMigrateUp_OfFourAtOnceOneSaysThatItApplied(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	outs := make(chan string, 4)
+	for range cap(outs) {
+		go func() {
+			r := newCLI(t).run("migrate", "up", "--dsn", dsn)
+			outs <- r.out + r.err
+		}()
+	}
+	applied, nothing := 0, 0
+	for range cap(outs) {
+		out := <-outs
+		applied += strings.Count(out, "applied 00001_inbox.sql\n")
+		nothing += strings.Count(out, "nothing to do\n")
+	}
+	require.Equal(t, []int{1, 3}, []int{applied, nothing})
+}
+
+func TestMigrate_InterruptedWhileItConnectsBlamesNobody(t *testing.T) {
+	t.Parallel()
+	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer silent.Close()
+	ctx, stop := context.WithCancelCause(t.Context())
+	time.AfterFunc(100*time.Millisecond, func() { stop(errors.New("interrupt signal received")) })
+	r := newCLI(t).runUntil(ctx, "migrate", "up", "--dsn", "postgres://me@"+silent.Addr().String()+"/db")
+	require.Equal(t, result{code: exitFailed, err: "headrace: interrupt signal received\n"}, r)
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+func TestOutput_ThatCannotBeWrittenIsAFailure(t *testing.T) {
+	t.Parallel()
+	var complaints strings.Builder
+	s := streams{in: strings.NewReader(""), out: fullDisk{}, err: &complaints, getenv: func(string) string { return "" }}
+	require.Equal(t, exitFailed, run(t.Context(), []string{"version"}, s))
+	require.Contains(t, complaints.String(), "not everything could be written to standard output: no space left on device")
 }
 
 func TestVersion(t *testing.T) {

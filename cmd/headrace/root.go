@@ -18,12 +18,17 @@ const (
 
 // run executes a command line and gives the exit code.
 func run(ctx context.Context, args []string, s streams) int {
+	out := &faithful{Writer: s.out}
+	s.out = out
 	root := newRoot(s)
 	root.SetArgs(args)
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil && out.err != nil {
+		err = fmt.Errorf("not everything could be written to standard output: %w", out.err)
+	}
 	if err == nil {
 		return exitOK
 	}
@@ -63,9 +68,10 @@ Exit codes: 0 all went well, 1 something failed, 2 the command line is wrong.`,
   headrace dlq replay --topic orders.dlq --reason exhausted --dry-run
   headrace bury --group billing --route charge-order --at orders/3/120`,
 	})
+	root.PersistentPreRunE = refuseEmpty
 	root.SilenceErrors, root.SilenceUsage = true, true // complain prints them
 	root.SuggestionsMinimumDistance = 2
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err: err} })
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newMigrate(s), newDLQ(s), newBury(s), newVersion(s))
 	return root
 }
@@ -102,7 +108,7 @@ func names(cmd *cobra.Command) []string {
 // noArgs is for commands whose arguments are all flags.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usagef("unexpected argument %q: '%s' takes flags only", args[0], cmd.CommandPath())
+		return usagef("unexpected argument %q: '%s' takes flags only", args[0], cmd.CommandPath()).fix(asFlag(cmd, args[0]))
 	}
 	return nil
 }

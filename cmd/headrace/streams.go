@@ -7,7 +7,7 @@ import (
 	"golang.org/x/term"
 )
 
-// defaultWidth is how wide a table may be where there is no terminal to ask.
+// defaultWidth is that of a terminal that does not say.
 const defaultWidth = 120
 
 // streams is what a command sees of the world beside its arguments. Tests have one of buffers.
@@ -18,7 +18,7 @@ type streams struct {
 	getenv func(string) string
 	// outTerminal says that out is a terminal, inTerminal that somebody can be asked: in and err both are one.
 	outTerminal, inTerminal bool
-	// width is the terminal's, in columns.
+	// width is that of out's terminal, in columns; 0 if it is none, and nothing is to be cut.
 	width int
 }
 
@@ -26,12 +26,29 @@ type streams struct {
 func process() streams {
 	out := int(os.Stdout.Fd())
 	s := streams{
-		in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv, width: defaultWidth,
+		in: os.Stdin, out: os.Stdout, err: os.Stderr, getenv: os.Getenv,
 		outTerminal: term.IsTerminal(out),
 		inTerminal:  term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stderr.Fd())),
 	}
-	if width, _, err := term.GetSize(out); err == nil && width > 0 {
-		s.width = width
+	if s.outTerminal {
+		s.width = defaultWidth
+		if width, _, err := term.GetSize(out); err == nil && width > 0 {
+			s.width = width
+		}
 	}
 	return s
+}
+
+// faithful is a writer that remembers what it could not write: a full disk must not look like a success.
+type faithful struct {
+	io.Writer
+	err error
+}
+
+func (f *faithful) Write(p []byte) (int, error) {
+	n, err := f.Writer.Write(p)
+	if err != nil && f.err == nil {
+		f.err = err
+	}
+	return n, err
 }
