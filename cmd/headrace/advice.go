@@ -28,7 +28,7 @@ var advised = map[dlq.Reason]advice{
 	},
 	dlq.IDConflict: {
 		"another record with the same id and other bytes was there first; that one counts",
-		"ask the producer which is right; to let this one run as well, replay it with --new-id",
+		"ask the producer which is right; --new-id replays this one as a record of its own: a second effect beside the one that counts (a second charge, a second posting)",
 	},
 	dlq.CrashLoop: {
 		"the process died three times while it handled this record",

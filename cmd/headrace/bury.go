@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/dlq"
@@ -24,6 +25,7 @@ type buryFlags struct {
 	group, route string
 	at, id, why  string
 	dryRun, yes  bool
+	flags        *pflag.FlagSet
 	// place is what at says, origin where that record was first read: another place if it was replayed since.
 	place, origin dlq.Coordinates
 }
@@ -57,6 +59,7 @@ This cannot be taken back; but the dead letter can be replayed, like any other.`
 
 func (f *buryFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
+	f.flags = fs
 	fs.SortFlags = false // the important ones first
 	fs.StringVar(&f.at, "at", "", "the record at this `topic/partition/offset` (required)")
 	fs.StringVarP(&f.group, "group", "g", "", "consumer `group` of the route (required)")
@@ -79,7 +82,7 @@ func (f *buryFlags) check(s streams) (err error) {
 		}
 	}
 	if f.place, err = dlq.ParseCoordinates(f.at); err != nil {
-		return usagef("--at: %w", err)
+		return usagef("--at: %w", err).fix("write topic/partition/offset, as in orders/3/120")
 	}
 	if !f.yes && !f.dryRun && !s.inTerminal {
 		return usagef("bury wants a yes, and there is no terminal to ask on").fix("look first with --dry-run, then add --yes")
@@ -144,7 +147,7 @@ func (f *buryFlags) record(ctx context.Context, client kafka.ClientConfig) (*rec
 func (f *buryFlags) identify(r *record.Record) error {
 	if f.id != "" {
 		if err := dedup.Identify(r, f.given); err != nil {
-			return usagef("--id: %w", err)
+			return usagef("--id: %w", err).fix("take it from the report's line, or leave --id out")
 		}
 		return nil
 	}
@@ -206,7 +209,7 @@ func (f *buryFlags) known(answer dedup.Answer, grave dedup.Grave) error {
 
 // letter lists the record's letter.
 func (f *buryFlags) letter() string {
-	return "headrace dlq ls --topic " + dlq.DefaultTopic(f.origin.Topic) + " --at " + f.origin.String()
+	return "headrace dlq ls" + typed(f.flags, clusterFlags) + " --topic " + dlq.DefaultTopic(f.origin.Topic) + " --at " + f.origin.String()
 }
 
 // passed refuses a record that the consumer group will not read again: its row would wait for nobody, and says as a rule

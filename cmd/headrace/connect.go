@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -112,6 +113,10 @@ func (f *kafkaFlags) sasl(s streams) (sasl.Mechanism, error) {
 		}
 		return nil, nil //nolint:nilnil // no mechanism is what kafka.ClientConfig calls no login
 	}
+	mechanism := strings.ToLower(f.mechanism)
+	if !slices.Contains(mechanisms, mechanism) {
+		return nil, usagef("--sasl-mechanism %q is not known", f.mechanism).fix("use plain, scram-sha-256 or scram-sha-512")
+	}
 	if f.user == "" {
 		return nil, usagef("--sasl-mechanism %s without a user", f.mechanism).fix("add --sasl-user")
 	}
@@ -119,16 +124,23 @@ func (f *kafkaFlags) sasl(s streams) (sasl.Mechanism, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch auth := (scram.Auth{User: f.user, Pass: password}); strings.ToLower(f.mechanism) {
-	case "plain":
-		return plain.Auth{User: f.user, Pass: password}.AsMechanism(), nil
-	case "scram-sha-256":
+	switch auth := (scram.Auth{User: f.user, Pass: password}); mechanism {
+	case scramSHA256:
 		return auth.AsSha256Mechanism(), nil
-	case "scram-sha-512":
+	case scramSHA512:
 		return auth.AsSha512Mechanism(), nil
 	}
-	return nil, usagef("--sasl-mechanism %q is not known", f.mechanism).fix("use plain, scram-sha-256 or scram-sha-512")
+	return plain.Auth{User: f.user, Pass: password}.AsMechanism(), nil
 }
+
+// The mechanisms, as they are written in --sasl-mechanism.
+const (
+	saslPlain   = "plain"
+	scramSHA256 = "scram-sha-256"
+	scramSHA512 = "scram-sha-512"
+)
+
+var mechanisms = []string{saslPlain, scramSHA256, scramSHA512}
 
 // password is never a flag's value: everybody on the machine can read a process' command line.
 func (f *kafkaFlags) password(s streams) (string, error) {
@@ -140,7 +152,7 @@ func (f *kafkaFlags) password(s streams) (string, error) {
 	}
 	data, err := os.ReadFile(f.passwordFile)
 	if err != nil {
-		return "", usagef("--sasl-password-file: %w", err)
+		return "", usagef("--sasl-password-file: %w", err).fix("name a file that this user can read, or set " + envPassword)
 	}
 	return strings.TrimRight(string(data), "\r\n"), nil
 }
@@ -149,7 +161,7 @@ func (f *kafkaFlags) password(s streams) (string, error) {
 func reach(ctx context.Context, cfg kafka.ClientConfig) error {
 	client, err := kgo.NewClient(cfg.Options()...)
 	if err != nil {
-		return usagef("--brokers %s: %w", strings.Join(cfg.Brokers, ","), err)
+		return usagef("--brokers %s: %w", strings.Join(cfg.Brokers, ","), err).fix("write host:port, as in kafka-1:9092")
 	}
 	defer client.Close()
 	within, cancel := context.WithTimeout(ctx, reachWithin)

@@ -60,7 +60,7 @@ func (f *filterFlags) filter(now time.Time) (dlq.Filter, error) {
 	for _, place := range f.at {
 		at, err := dlq.ParseCoordinates(place)
 		if err != nil {
-			return out, usagef("--at: %w", err)
+			return out, usagef("--at: %w", err).fix("write topic/partition/offset, as in orders/3/120")
 		}
 		out.At = append(out.At, at)
 	}
@@ -72,7 +72,8 @@ func (f *filterFlags) filter(now time.Time) (dlq.Filter, error) {
 		return out, err
 	}
 	if !out.Until.IsZero() && !out.Since.Before(out.Until) {
-		return out, usagef("--since %s is not before --until %s: no letter is in between", f.since, f.until)
+		return out, usagef("--since %s is not before --until %s: no letter is in between", f.since, f.until).
+			fix("let --since be the older one, as in --since 3h --until 2h")
 	}
 	return out, nil
 }

@@ -43,6 +43,7 @@ type letterJSON struct {
 	KeyBase64       string     `json:"key_base64,omitempty"`
 	ValueBytes      *int       `json:"value_bytes"` // null: no value, a tombstone
 	State           string     `json:"state,omitempty"`
+	SupersededBy    string     `json:"superseded_by,omitempty"` // where the record's later letter stands
 }
 
 // wholeJSON is a letter as 'show --json' prints it.
@@ -83,6 +84,9 @@ func toJSON(r row) letterJSON {
 	}
 	if r.size >= 0 {
 		j.ValueBytes = &r.size
+	}
+	if r.e.Later != nil {
+		j.SupersededBy = r.e.Later.String()
 	}
 	j.Key, j.KeyBase64 = bytesJSON(r.e.Key)
 	return j

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/headrace/headrace/dlq"
@@ -33,10 +34,12 @@ type lettersFlags struct {
 	kafka  kafkaFlags
 	topic  string
 	filter filterFlags
+	flags  *pflag.FlagSet
 }
 
 func (f *lettersFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
+	f.flags = fs
 	fs.SortFlags = false // the important ones first
 	fs.StringVarP(&f.topic, "topic", "t", "", "dead letter `topic`, as in orders.dlq (required)")
 	f.filter.register(fs)
@@ -45,6 +48,35 @@ func (f *lettersFlags) register(cmd *cobra.Command) {
 
 // finish registers the flags that come last in the help.
 func (f *lettersFlags) finish(cmd *cobra.Command) { f.kafka.register(cmd.Flags()) }
+
+// command is one for the same topic of the same cluster, that can be typed as it is.
+func (f *lettersFlags) command(what, rest string) string {
+	return "headrace dlq " + what + typed(f.flags, clusterFlags) + " " + rest
+}
+
+// strange says that nothing in a topic is a dead letter, "" where something is, or where that is what was asked for.
+func (f *lettersFlags) strange(s dlq.Snapshot) string {
+	if s.Unknown == 0 || s.Unknown < s.Records-s.Repeated || slices.Contains(f.filter.formats, string(dlq.FormatUnknown)) {
+		return ""
+	}
+	return fmt.Sprintf("%d of %s of %q are no dead letters", s.Unknown, plural(s.Records, "record"), f.topic)
+}
+
+// elsewhere says where the dead letters may be.
+func (f *lettersFlags) elsewhere() string {
+	letters := dlq.DefaultTopic(f.topic)
+	if strings.HasSuffix(f.topic, dlq.Suffix) {
+		return "check --topic"
+	}
+	return "does " + quoted(letters) + " exist? Its dead letters go there by default: --topic " + quoted(letters)
+}
+
+// noteStrange says it on the side.
+func (f *lettersFlags) noteStrange(s streams, seen dlq.Snapshot) {
+	if text := f.strange(seen); text != "" {
+		fmt.Fprintf(s.err, "note: %s: %s\n", text, f.elsewhere())
+	}
+}
 
 // read checks the flags; it asks nothing of the network.
 func (f *lettersFlags) read(s streams, place string, now func() (dlq.Filter, error)) (dlq.ReadConfig, error) {

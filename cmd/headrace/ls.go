@@ -33,8 +33,13 @@ func newList(s streams) *cobra.Command {
 		Aliases: []string{"list"},
 		Short:   "List dead letters, the newest last",
 		Long: `Lists the letters that stand in a dead letter topic when it begins, the newest failure last, and counts all that
-match by reason. A record is listed once, by its latest letter. --state asks the database what became of it: dead (nothing yet),
-effected (a replay has had its effect), skipped, or unknown.
+match by reason. A record is listed once, by its latest letter. --state asks the database what became of it:
+
+  dead      nothing yet
+  effected  a replay has had its effect
+  skipped   a replay was skipped by its handler
+  unknown   the database does not know it: it is another consumer's, the row's retention is over, or the letter is
+            another system's, which names no identity
 
 LETTER is where the letter stands, ORIGIN where its record was first read; --at takes both.`,
 		Example: `  headrace dlq ls --brokers kafka:9092 --topic orders.dlq
@@ -81,7 +86,13 @@ func (f *listFlags) list(ctx context.Context, s streams) error {
 	if err := printTable(s, rows); err != nil {
 		return err
 	}
-	fmt.Fprintln(s.err, footer(f.topic, counts, rows, snapshot))
+	// The sum belongs to the table: who redirects the one wants the other.
+	out := s.out
+	if len(rows) == 0 {
+		out = s.err
+	}
+	fmt.Fprintln(out, footer(f.topic, counts, rows, snapshot))
+	f.noteStrange(s, snapshot)
 	return nil
 }
 
@@ -177,6 +188,11 @@ func footer(topic string, counts tally, rows []row, snapshot dlq.Snapshot) strin
 	line := fmt.Sprintf("%s: %s", plural(n, "letter"), counts)
 	if group, one := onlyGroup(rows); one && group != "" {
 		line += "; consumer group " + dlq.Escape([]byte(group), maxCell)
+	}
+	for _, r := range rows {
+		if r.e.Later != nil { // it was named by its place: there are few
+			line += fmt.Sprintf("; %s is superseded by %d/%d", letterCell(r.e), r.e.Later.Partition, r.e.Later.Offset)
+		}
 	}
 	if int64(len(rows)) < n {
 		line += fmt.Sprintf("; the newest %d are shown, --limit 0 shows all", len(rows))

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,7 +32,8 @@ func newShow(s streams) *cobra.Command {
 		Use:   "show [partition/offset]",
 		Short: "Show one dead letter whole",
 		Long: `Shows a letter: why and where it died, what to do about it, and the record with its headers, key and value. Name it
-by where it stands, as ls shows it under LETTER, or by --at, --id or any filter that leaves one.
+by where it stands, as ls shows it under LETTER, or by --at, --id or any filter that leaves one. By where it stands you
+get that very letter, although its record may have died again and have a later one, which is named.
 
 What a producer wrote is escaped: it cannot move the cursor, change colours or turn text around. Headers and values
 that look like secrets are shown as such and not printed. --raw writes the value's bytes as they are, to a pipe or a
@@ -55,14 +57,14 @@ file only.`,
 // onePlace takes at most a letter's place.
 func onePlace(_ *cobra.Command, args []string) error {
 	if len(args) > 1 {
-		return usagef("unexpected argument %q: one letter at a time", args[1])
+		return usagef("unexpected argument %q: one letter at a time", args[1]).fix("leave it out; --at may be repeated")
 	}
 	return nil
 }
 
 func (f *showFlags) show(ctx context.Context, s streams, args []string) error {
 	if f.raw && f.json {
-		return usagef("--raw and --json exclude each other")
+		return usagef("--raw and --json exclude each other").fix("leave one of them out")
 	}
 	if f.raw && s.outTerminal {
 		return usagef("--raw does not write to a terminal: the bytes could take it over").fix("redirect it, as in --raw > value.bin")
@@ -74,6 +76,9 @@ func (f *showFlags) show(ctx context.Context, s streams, args []string) error {
 	e, err := f.only(ctx, cfg)
 	if err != nil {
 		return err
+	}
+	if e.Format == dlq.FormatUnknown && !slices.Contains(f.filter.formats, string(dlq.FormatUnknown)) {
+		fmt.Fprintf(s.err, "note: %s is no dead letter: %s\n", e.Place(), f.elsewhere())
 	}
 	if f.raw {
 		_, err := s.out.Write(e.Value)
@@ -106,13 +111,13 @@ func (f *showFlags) only(ctx context.Context, cfg dlq.ReadConfig) (*dlq.Entry, e
 	switch {
 	case second != nil:
 		return nil, usagef("more than one letter matches: %s, %s, …", letterCell(found), letterCell(second)).
-			fix("name one by its place, as in 'headrace dlq show --topic " + f.topic + " " + letterCell(found) + "'")
+			fix("name one by its place, as in '" + f.command("show", letterCell(found)) + "'")
 	case err != nil:
 		return nil, topicError(f.topic, err)
 	case found == nil:
 		return nil, &failure{
 			err:  errors.New(noneMatches(f.topic, snapshot)),
-			hint: "list what is there with 'headrace dlq ls --topic " + f.topic + "'; a record that died again stands in its latest letter only",
+			hint: "list what is there with '" + strings.TrimSpace(f.command("ls", "")) + "'",
 		}
 	}
 	return found, nil
@@ -140,6 +145,9 @@ func writeEnvelope(w io.Writer, e *dlq.Entry, outcome dlq.Outcome) {
 		}
 	}
 	line("letter", e.Place().String())
+	if e.Later != nil {
+		line("superseded", "by "+e.Later.String()+", a later letter of the same record")
+	}
 	line("format", string(e.Format))
 	line("written", momentOrNone(e.Written))
 	line("state", string(outcome))

@@ -9,8 +9,8 @@ import (
 // minLast is how narrow the last column may be: on a narrower terminal lines wrap, which beats an error that is cut away.
 const minLast = 30
 
-// table writes rows under a header, columns aligned, the last one cut so that a line fits into width. Cells must be
-// escaped: nothing in them may move the cursor.
+// table writes rows under a header, columns aligned, the last one cut so that a line fits into width, if that is not 0.
+// Cells must be escaped: nothing in them may move the cursor.
 type table struct {
 	header []string
 	// right says which columns are numbers.
@@ -35,7 +35,10 @@ func (t *table) write(w io.Writer, width int) error {
 			line.WriteString(t.pad(cell, i, widths[i]))
 			line.WriteString(gap)
 		}
-		line.WriteString(cut(row[last], room))
+		if width > 0 {
+			row[last] = cut(row[last], room)
+		}
+		line.WriteString(row[last])
 		out.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
 	_, err := io.WriteString(w, out.String())
