@@ -13,6 +13,7 @@
 //	h.AddMiddleware(yours)          // then yours: inside of the inbox, on a message of one
 //
 // The handler is any Watermill handler; what it writes through dedup.Tx(msg.Context()) is committed with the inbox's row.
+// docs/router.md of this repository is a whole program, with the second subscription that replays need.
 //
 // # What each layer is for
 //
