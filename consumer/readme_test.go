@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/headrace/headrace/dlq"
 	"github.com/headrace/headrace/internal/kafkatest"
@@ -29,6 +30,7 @@ type program struct {
 	t      *testing.T
 	page   string
 	binary string
+	kafka  *kfake.Cluster
 	broker string
 	dsn    string
 	pool   *pgxpool.Pool
@@ -45,7 +47,8 @@ func newProgram(t *testing.T, page, topic string) *program {
 	require.NoError(t, err)
 	p := &program{t: t, page: string(text), dsn: pgtest.DSN(t)}
 	p.pool = pgtest.Pool(t, p.dsn)
-	p.broker = kafkatest.Fake(t, kfake.NumBrokers(1), kfake.SeedTopics(2, topic)).ListenAddrs()[0]
+	p.kafka = kafkatest.Fake(t, kfake.NumBrokers(1), kfake.SeedTopics(2, topic))
+	p.broker = p.kafka.ListenAddrs()[0]
 	_, rest, ok := strings.Cut(p.page, "```go\n")
 	require.True(t, ok, "the page shows a program")
 	source, _, ok := strings.Cut(rest, "```")
@@ -94,6 +97,15 @@ func (p *program) start() (stop func()) {
 		require.NoError(p.t, cmd.Process.Signal(os.Interrupt))
 		require.NoError(p.t, ended(), p.log.String())
 	}
+}
+
+// leavesSlowly has the broker take its time when the member leaves its group, as a real one may: the router's handlers
+// have all ended by then, and it has not been closed.
+func (p *program) leavesSlowly() {
+	p.kafka.ControlKey(int16(kmsg.LeaveGroup), func(kmsg.Request) (kmsg.Response, error, bool) {
+		<-time.After(500 * time.Millisecond)
+		return nil, nil, false
+	})
 }
 
 func (p *program) exec(sql string) {
@@ -162,6 +174,7 @@ func TestRouterPage_ProgramRuns(t *testing.T) {
 	committed := func() int64 { return kafkatest.Committed(t, brokers, "billing", "orders.billing.replay")[0] }
 	require.Eventually(t, func() bool { return committed() == 2 }, patient, 50*time.Millisecond)
 	p.becomes(2, `select count(*) from headrace.claim_starts where holder is not null`)
+	p.leavesSlowly()
 	stop()
 	p.becomes(-5, `select balance from accounts where id = 'a-2'`)
 	p.becomes(0, `select count(*) from headrace.claim_starts where holder is not null`)
