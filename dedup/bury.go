@@ -41,8 +41,8 @@ const (
 //   - Own, OwnSkipped: it was effected or skipped after all: settle so (Answer.Outcome), no dead letter;
 //   - Duplicate: another record with this identity was dealt with: settle so, no dead letter.
 //
-// A record whose identity belongs to another one (Reason id_conflict, or found so here) is buried under its coordinates.
-// A record of the replay topic that fails again is dead again, under its own coordinates.
+// A record whose identity belongs to another one (Reason id_conflict, or found so here) is buried under the coordinates
+// where it was first read. A record of the replay topic that fails again is dead again, in the row that it has.
 //
 // Calls that come together share a transaction. The error is fault.Busy when another member has the identity in hand,
 // fault.Unavailable when the database is away, or the cause of ctx; then the row may or may not be there, and asking
@@ -63,7 +63,7 @@ func (rt *Route) Bury(ctx context.Context, r *record.Record, g Grave) (Answer, e
 // burial is one Bury.
 type burial struct {
 	id     record.Identity
-	place  uuid.UUID // its key when the identity is another record's
+	place  uuid.UUID // its key when the identity is another record's: of a replay that of its first reading
 	replay bool
 	reason string
 	text   string
@@ -78,7 +78,7 @@ func newBurial(r *record.Record, g Grave) *burial {
 		_ = Identify(r) // without a chain it cannot fail
 	}
 	b := &burial{
-		id: r.Identity, place: placeOf(r).key, replay: r.Replay,
+		id: r.Identity, place: r.Identity.Place, replay: r.Replay,
 		reason: clean(g.Reason), text: clean(g.Err), done: make(chan struct{}),
 	}
 	if g.Reason == reasonConflict {
@@ -278,6 +278,9 @@ func writeGraves(
 		return answers, nil
 	}
 	if err := readAnswers(ctx, conn, consumer, cols, func(i int, a Answer) { answers[i] = a }); err != nil {
+		return nil, err
+	}
+	if err := moveBuried(ctx, conn, consumer, batch, answers); err != nil {
 		return nil, err
 	}
 	return answers, buryAgain(ctx, conn, consumer, batch, answers)

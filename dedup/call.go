@@ -31,6 +31,7 @@ type entry struct {
 	raw     bool          // it had the connection itself in hand
 	cause   error         // what it came to, before any verb
 	verdict *DeadError    // what its row says, if the answer is DeadOwn
+	moved   bool          // the row of its place says so
 
 	// outcome or err is its verdict; it is told when its group has ended.
 	outcome record.Outcome

@@ -135,12 +135,13 @@ func identify(r *record.Record, spot spot, chain []Resolver) error {
 	if id.ID == "" {
 		id = record.Identity{ID: spot.String(), Key: spot.place().key, FromCoordinates: true}
 	}
-	r.Identity = delivered(r, id)
+	r.Identity = delivered(r, id, spot)
 	return err
 }
 
-// delivered completes an identity with what is of this delivery.
-func delivered(r *record.Record, id record.Identity) record.Identity {
+// delivered completes an identity with where the record was first read, and with what is of this delivery.
+func delivered(r *record.Record, id record.Identity, first spot) record.Identity {
+	id.Place = first.place().key
 	id.ValueHash, id.Coordinates = HashValue(r.Value), placeOf(r).hash
 	return id
 }

@@ -12,6 +12,9 @@ type ReplayOf struct {
 	ID string
 	// Key is the identity as the inbox stores it, the nil UUID for a letter of another system, which knows none.
 	Key uuid.UUID
+	// Undecodable says that it died because it could not be read. Its Key may be no more than its place then, and its
+	// handler never ran, so that it may be known by another identity now.
+	Undecodable bool
 	// TopicID, Partition and Offset are where the record was first read. The nil UUID: nobody knows.
 	TopicID   uuid.UUID
 	Partition int32
@@ -22,6 +25,10 @@ type ReplayOf struct {
 // where that was its coordinates: so it takes over that one's dead row, and a letter that is replayed twice has one
 // effect. Call it with the original headers on r.
 //
+// One that died because it could not be read, and is known by its place, has perhaps an identity that can be read now:
+// chain is asked again, and what it finds decides, so that the record has one effect with those that the producer sent
+// under it. That it was dead under its place is over when it has its outcome: Run sees to that.
+//
 // Where the envelope knows no identity, chain finds one or the coordinates of the first reading are it; where it does not
 // know these either, those of r are, and only then a letter that is replayed twice is two records.
 func IdentifyReplay(r *record.Record, of ReplayOf, chain ...Resolver) error {
@@ -30,13 +37,14 @@ func IdentifyReplay(r *record.Record, of ReplayOf, chain ...Resolver) error {
 		// It says nothing: all letters that lack it would be one record, and have one effect between them.
 		first = here(r)
 	}
-	if of.Key == uuid.Nil {
+	placed := of.Key == first.place().key
+	if of.Key == uuid.Nil || of.Undecodable && placed {
 		return identify(r, first, chain)
 	}
-	id := record.Identity{ID: of.ID, Key: of.Key, FromCoordinates: of.Key == first.place().key}
+	id := record.Identity{ID: of.ID, Key: of.Key, FromCoordinates: placed}
 	if id.ID == "" || len(id.ID) > maxID {
 		id.ID = id.Key.String()
 	}
-	r.Identity = delivered(r, id)
+	r.Identity = delivered(r, id, first)
 	return nil
 }

@@ -15,6 +15,23 @@ import (
 	"github.com/headrace/headrace/record"
 )
 
+// identified is a replayed record and the identity that it is to have.
+type identified struct {
+	r    *record.Record
+	of   ReplayOf
+	id   string
+	key  uuid.UUID
+	from bool
+}
+
+// place is where it was first read, or its own place if nobody knows.
+func (c identified) place(first spot) uuid.UUID {
+	if c.of.TopicID == uuid.Nil {
+		return placeOf(c.r).key
+	}
+	return first.place().key
+}
+
 func TestIdentifyReplay(t *testing.T) {
 	t.Parallel()
 	const id = "0198f3a2-5b1c-7def-8123-456789abcdef"
@@ -31,16 +48,18 @@ func TestIdentifyReplay(t *testing.T) {
 		}
 	}
 	named := record.Header{Key: "id", Value: []byte("of-a-header")}
-	for name, c := range map[string]struct {
-		r    *record.Record
-		of   ReplayOf
-		id   string
-		key  uuid.UUID
-		from bool
-	}{
+	undecodable := func(of ReplayOf) ReplayOf {
+		of.Undecodable = true
+		return of
+	}
+	for name, c := range map[string]identified{
 		"KeepsAUUID":                           {here(named), known(uuid.MustParse(id), ""), id, uuid.MustParse(id), false},
 		"KeepsAText":                           {here(named), known(KeyOf("order-1"), "order-1"), "order-1", KeyOf("order-1"), false},
 		"KeepsItsFirstCoordinates":             {here(), known(first.place().key, first.String()), first.String(), first.place().key, true},
+		"UnreadableIsKnownByWhatCanBeReadNow":  {here(named), undecodable(known(first.place().key, first.String())), "of-a-header", KeyOf("of-a-header"), false},
+		"UnreadableHasNoIdentityAfterAll":      {here(), undecodable(known(first.place().key, first.String())), first.String(), first.place().key, true},
+		"UndecodableKeepsWhatWasRead":          {here(named), undecodable(known(KeyOf("order-1"), "order-1")), "order-1", KeyOf("order-1"), false},
+		"PlaceOfOneThatRanIsItsIdentity":       {here(named), known(first.place().key, first.String()), first.String(), first.place().key, true},
 		"NewIdIsAnotherRecord":                 {here(named), known(uuid.MustParse(id), "edited"), "edited", uuid.MustParse(id), false},
 		"TextThatNoIdentityCanHave":            {here(), known(KeyOf("x"), strings.Repeat("x", maxID+1)), KeyOf("x").String(), KeyOf("x"), false},
 		"ForeignLetterWithAnIdentity":          {here(named), origin, "of-a-header", KeyOf("of-a-header"), false},
@@ -51,7 +70,7 @@ func TestIdentifyReplay(t *testing.T) {
 			t.Parallel()
 			require.NoError(t, IdentifyReplay(c.r, c.of, Header("id")))
 			require.Equal(t, record.Identity{
-				ID: c.id, Key: c.key, FromCoordinates: c.from,
+				ID: c.id, Key: c.key, FromCoordinates: c.from, Place: c.place(first),
 				ValueHash: HashValue([]byte("v")), Coordinates: placeOf(here()).hash,
 			}, c.r.Identity)
 		})

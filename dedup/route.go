@@ -158,6 +158,7 @@ func (rt *Route) form(w *writer) *group {
 // Outcomes first and without the lock: settling calls the records' owners.
 func (rt *Route) finish(g *group) {
 	for _, e := range g.entries {
+		e.withhold()
 		if e.outcome != record.Unsettled {
 			e.r.Err = nil
 			e.r.Settle(e.outcome)

@@ -14,7 +14,8 @@ const (
 	sweepLock = 0x68725f73 // "hr_s"
 )
 
-// The states of an inbox row: 0 effected, 1 skipped, 2 dead.
+// The states of an inbox row: 0 effected, 1 skipped, 2 dead, 3 moved: the record died under this identity, its place, and
+// was dealt with under another one, which has the row that counts.
 //
 // Arrays travel as text: one small argument, which works in each of pgx's exec modes and through a pooler that keeps no
 // prepared statements. The ids are sorted by the caller, so that two groups insert what they share in one order.
@@ -32,7 +33,7 @@ on conflict do nothing`
 const answerSQL = `select u.n::int, coalesce((
 	select case
 		when i.xmin = pg_current_xact_id_if_assigned()::xid then 0
-		when u.co in (i.coordinates, i.original) then case i.state when 0 then 1 when 1 then 2 else 5 end
+		when u.co in (i.coordinates, i.original) then case i.state when 0 then 1 when 1 then 2 when 3 then 3 else 5 end
 		when i.value_hash <> u.vh then 4
 		when i.state = 2 and u.rp then 6
 		else 3 end
@@ -46,6 +47,9 @@ where consumer_id = $1::int and message_id = any($2::text::uuid[]) and state = 2
 const takeOverSQL = `update headrace.inbox set state = 0, original = coalesce(original, coordinates), coordinates = $3::bigint,
 	created_at = now(), reason = null, error = null
 where consumer_id = $1::int and message_id = $2::text::uuid and state = 2 and coordinates <> $3::bigint`
+
+const movedSQL = `update headrace.inbox set state = 3, created_at = now(), reason = null, error = null
+where consumer_id = $1::int and message_id = any($2::text::uuid[]) and state = 2`
 
 const takeBackSQL = `delete from headrace.inbox where consumer_id = $1::int and message_id = any($2::text::uuid[])`
 

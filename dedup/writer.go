@@ -57,6 +57,7 @@ func (w *writer) loop() {
 			return
 		}
 		if g.run() {
+			w.rt.move(g)
 			w.rt.finish(g)
 			w.keep(g)
 		} else if !w.comeBack() {

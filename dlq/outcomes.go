@@ -24,6 +24,9 @@ const (
 	OutcomeEffected Outcome = "effected"
 	// OutcomeSkipped: its handler said that there is nothing to do.
 	OutcomeSkipped Outcome = "skipped"
+	// OutcomeDuplicate: it died because it could not be read, and a replay found under the identity that it turned out to
+	// have that it was dealt with, or dealt with it. The letter does not know that identity.
+	OutcomeDuplicate Outcome = "duplicate"
 	// OutcomeUnknown: the inbox does not know it: it is another consumer's database, or the row's retention is over. So it
 	// is of every letter of another system, which names no identity.
 	OutcomeUnknown Outcome = "unknown"
@@ -49,8 +52,9 @@ func Outcomes(ctx context.Context, db Querier, entries []*Entry) ([]Outcome, err
 	var n int32
 	var state int16
 	_, err = pgx.ForEachRow(rows, []any{&n, &state}, func() error {
-		if outcome, ok := outcomeOf[state]; ok {
-			outcomes[q.of[n]] = outcome
+		at := &outcomes[q.of[n]]
+		if outcome, ok := outcomeOf[state]; ok && (outcome != OutcomeDuplicate || *at == OutcomeUnknown) {
+			*at = outcome
 		}
 		return nil
 	})
@@ -60,7 +64,8 @@ func Outcomes(ctx context.Context, db Querier, entries []*Entry) ([]Outcome, err
 	return outcomes, nil
 }
 
-// What is asked more than once of a letter is answered in the order of the questions: the last answer counts.
+// What is asked more than once of a letter is answered in the order of the questions: the last answer counts, but for a
+// duplicate, which says that another row knows better.
 const outcomesSQL = `
 select q.n, i.state
 from unnest($1::text[], $2::text[], $3::text[]::uuid[], $4::int[]) as q(consumer_group, route, id, n)
@@ -69,7 +74,7 @@ join headrace.inbox i on i.consumer_id = c.id and i.message_id = q.id
 order by q.n`
 
 // outcomeOf is by the inbox's states, which package dedup writes.
-var outcomeOf = map[int16]Outcome{0: OutcomeEffected, 1: OutcomeSkipped, 2: OutcomeDead}
+var outcomeOf = map[int16]Outcome{0: OutcomeEffected, 1: OutcomeSkipped, 2: OutcomeDead, 3: OutcomeDuplicate}
 
 // questions are what to ask, column by column, and of which letter each question is, by index.
 type questions struct {
@@ -92,13 +97,18 @@ func ask(entries []*Entry) (q questions) {
 	return q
 }
 
-// inboxIDs are by what the inbox knows what became of a record, the last word last. An id_conflict's own identity is the
-// other record's: it died under its place, and what it came to after that is known by the identity which a replay gives it.
+// inboxIDs are by what the inbox knows what became of a record, the last word last. One whose identity was another
+// record's died under its place, whatever its letter gives as the reason. Of an id_conflict the identity is never its own,
+// and what it came to after that is known by the one which a replay gives it.
 func inboxIDs(env *Envelope) []uuid.UUID {
-	if env.Reason != IDConflict {
-		return []uuid.UUID{env.MessageID}
+	place := dedup.KeyAt(env.TopicID, env.Origin.Partition, env.Origin.Offset)
+	switch {
+	case env.Reason == IDConflict:
+		return []uuid.UUID{place, newID(*env)}
+	case env.MessageID == place:
+		return []uuid.UUID{place}
 	}
-	return []uuid.UUID{dedup.KeyAt(env.TopicID, env.Origin.Partition, env.Origin.Offset), newID(*env)}
+	return []uuid.UUID{env.MessageID, place}
 }
 
 // UnknownRoutes gives those routes of letters that the database knows nothing of, as "group/route", in order and each

@@ -69,11 +69,26 @@ func TestOutcomes_TellWhatBecameOfALettersRecord(t *testing.T) {
 		know(conflict(101), 0), // and its own row
 	}
 	row(under(entries[9]), 2)
+	at := func(offset int64) func(*dlq.Envelope) {
+		return func(e *dlq.Envelope) { e.Reason, e.Origin.Offset = dlq.Undecodable, offset }
+	}
+	garbage := know(letter(at(102)), 0) // the effect is that of the record whose id it has
+	row(under(garbage), 2)
+	readLater := letter(at(103)) // nobody could read its identity
+	readLater.Envelope.MessageID = under(readLater)
+	know(readLater, 3)
+	diedAgain := know(letter(at(104)), 0) // its second letter names the identity that was read
+	row(under(diedAgain), 3)
+	givenNewID := know(conflict(105), 0)
+	row(under(givenNewID), 3)
+	row(dlq.NewIDAt(givenNewID.Envelope.TopicID, givenNewID.Envelope.Origin.Partition, 105), 1)
+	entries = append(entries, garbage, readLater, diedAgain, givenNewID)
 	entries = append(entries, entries[1])
 	db := &counting{Querier: pool}
 	got, err := dlq.Outcomes(t.Context(), db, entries)
 	require.NoError(t, err)
-	require.Equal(t, []dlq.Outcome{"dead", "effected", "unknown", "skipped", "unknown", "unknown", "unknown", "unknown", "unknown", "dead", "effected"}, got)
+	require.Equal(t, []dlq.Outcome{"dead", "effected", "unknown", "skipped", "unknown", "unknown", "unknown", "unknown", "unknown", "dead",
+		"dead", "duplicate", "effected", "skipped", "effected"}, got)
 	require.Equal(t, 1, db.n)
 
 	got, err = dlq.Outcomes(t.Context(), db, nil)

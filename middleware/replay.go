@@ -50,6 +50,6 @@ func (rt *Route) identify(r *record.Record) error {
 		return dedup.Identify(r, rt.Identity...)
 	}
 	return dedup.IdentifyReplay(r, dedup.ReplayOf{
-		ID: env.ID, Key: env.MessageID, TopicID: env.TopicID, Partition: env.Origin.Partition, Offset: env.Origin.Offset,
+		ID: env.ID, Key: env.MessageID, Undecodable: env.Reason == dlq.Undecodable, TopicID: env.TopicID, Partition: env.Origin.Partition, Offset: env.Origin.Offset,
 	}, rt.Identity...)
 }

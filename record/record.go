@@ -86,6 +86,9 @@ type Identity struct {
 	// Coordinates is a hash of topic id, partition and offset: the same identity with the same coordinates is this
 	// very record seen again.
 	Coordinates int64
+	// Place is what the inbox stores a record under whose own identity it cannot use: where the record was first read, which
+	// no other record shares. It is Key where FromCoordinates is set.
+	Place uuid.UUID
 	// FromCoordinates says that the producer gave no identity: redeliveries are recognised, producer duplicates not.
 	FromCoordinates bool
 }

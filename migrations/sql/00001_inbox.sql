@@ -16,7 +16,7 @@ create table headrace.consumers (
 comment on table headrace.consumers is 'the routes that the inbox knows; never delete a row that inbox rows refer to';
 
 -- One row a record and route. No foreign key: it would lock the consumer's row once for every insert. No further index:
--- the sweep reads by ctid. State: 0 effected, 1 skipped, 2 dead.
+-- the sweep reads by ctid. State: 0 effected, 1 skipped, 2 dead, 3 moved.
 create table headrace.inbox (
     message_id  uuid        not null,
     consumer_id int         not null,
@@ -33,7 +33,7 @@ create table headrace.inbox (
     primary key (consumer_id, message_id)
 );
 
-comment on table headrace.inbox is 'what each route has dealt with: 0 effected, 1 skipped, 2 dead (a dead letter was or will be produced)';
+comment on table headrace.inbox is 'what each route has dealt with: 0 effected, 1 skipped, 2 dead (a dead letter was or will be produced), 3 moved (it died under its place and was dealt with under another id)';
 
 -- How often a partition's claim has started at the same offset: a record that takes its process down each time is found
 -- by it. From the third start on, records run one at a time, each marked before it runs.
