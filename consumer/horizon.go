@@ -61,7 +61,7 @@ func uncommitted(ctx context.Context, adm *kadm.Client, group, topic string) (ma
 	if err := errors.Join(starts.Error(), ends.Error()); err != nil {
 		return nil, err
 	}
-	committed, err := adm.FetchOffsets(ctx, group)
+	committed, err := committedBy(ctx, adm, group)
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) { // which has committed nothing
 		return nil, fmt.Errorf("committed offsets of group %s: %w", group, err)
 	}
@@ -74,6 +74,25 @@ func uncommitted(ctx context.Context, adm *kadm.Client, group, topic string) (ma
 		}
 	})
 	return open, nil
+}
+
+// coordinatorPause is between two questions for a group's coordinator.
+const coordinatorPause = 500 * time.Millisecond
+
+// committedBy waits for the group's coordinator: the first group of a new cluster has none until a topic of the brokers'
+// own is made.
+func committedBy(ctx context.Context, adm *kadm.Client, group string) (kadm.OffsetResponses, error) {
+	for {
+		committed, err := adm.FetchOffsets(ctx, group)
+		if !errors.Is(err, kerr.CoordinatorNotAvailable) {
+			return committed, err
+		}
+		select {
+		case <-time.After(coordinatorPause):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
 }
 
 // oldest reads the first record of each span. A span may hold none, only the markers of transactions, which are read

@@ -1,12 +1,18 @@
 package consumer
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/headrace/headrace/internal/kafkatest"
 )
 
 func TestHorizon(t *testing.T) {
@@ -84,4 +90,30 @@ func TestHorizon(t *testing.T) {
 		require.EqualValues(t, 2, b.length("orders"))
 		require.Zero(t, horizon())
 	})
+}
+
+// The first group of a new cluster: the brokers have to make a topic before it has a coordinator.
+func TestUncommitted_WaitsForTheCoordinatorOfANewCluster(t *testing.T) {
+	t.Parallel()
+	cluster := kafkatest.Fake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"))
+	var refused atomic.Int32
+	cluster.ControlKey(int16(kmsg.FindCoordinator), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		if refused.Add(1) > 2 {
+			return nil, nil, false
+		}
+		cluster.KeepControl()
+		resp := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
+		resp.ErrorCode = kerr.CoordinatorNotAvailable.Code
+		for _, key := range req.(*kmsg.FindCoordinatorRequest).CoordinatorKeys {
+			c := kmsg.NewFindCoordinatorResponseCoordinator()
+			c.Key, c.ErrorCode = key, kerr.CoordinatorNotAvailable.Code
+			resp.Coordinators = append(resp.Coordinators, c)
+		}
+		return resp, nil, true
+	})
+	kafkatest.Produce(t, cluster.ListenAddrs(), &kgo.Record{Topic: "orders", Value: []byte("{}")})
+	open, err := uncommitted(t.Context(), kafkatest.Admin(t, cluster.ListenAddrs()), "billing", "orders")
+	require.NoError(t, err)
+	require.Equal(t, map[int32]span{0: {0, 1}}, open)
+	require.EqualValues(t, 3, refused.Load())
 }
