@@ -1,6 +1,7 @@
 package dlq
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -156,3 +157,32 @@ func count(value []byte) (int, bool) {
 	n, err := strconv.Atoi(string(value[:min(len(value), 3)]))
 	return n, err == nil && n > 0 && n <= maxFields && strconv.Itoa(n) == string(value)
 }
+
+// DecodeReplayed is Decode for a record of a replay topic. Replay writes whole envelopes there: one that lacks what a
+// route needs to take a record up and to write its next letter, or gives it unreadably, is somebody else's, and the error
+// says why. Its handler must not run: a letter of it could not be written, or would name no record.
+func DecodeReplayed(hs []record.Header) (e Envelope, original []record.Header, err error) {
+	e, original, ok := Decode(hs)
+	if !ok {
+		return Envelope{}, hs, errNoEnvelope
+	}
+	for i := range fields {
+		if f := &fields[i]; f.needed && !f.stands(&e, hs[len(original):]) {
+			return Envelope{}, hs, fmt.Errorf("its envelope has no readable %s", f.name)
+		}
+	}
+	switch {
+	case !legal(e.Origin.Topic):
+		err = fmt.Errorf("%q in its envelope is no topic", trim(e.Origin.Topic, maxName))
+	case e.Group == "" || e.Route == "":
+		err = errors.New("its envelope names no route")
+	case e.Replays == 0:
+		err = errors.New("its envelope is that of a letter that was never replayed")
+	}
+	if err != nil {
+		return Envelope{}, hs, err
+	}
+	return e, original, nil
+}
+
+var errNoEnvelope = errors.New("it has no envelope")

@@ -1,33 +1,38 @@
 package dlq
 
 import (
+	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/headrace/headrace/record"
 )
 
 // field is one header of the envelope: put appends its value, set reads it.
 type field struct {
 	name     string
 	optional bool // left out when empty
+	needed   bool // of a letter that is replayed
 	put      func(e *Envelope, buf []byte) []byte
 	set      func(e *Envelope, value string)
 }
 
 // fields are the envelope in its order.
 var fields = []field{
-	text("topic", func(e *Envelope) *string { return &e.Origin.Topic }),
-	id("topic-id", func(e *Envelope) *uuid.UUID { return &e.TopicID }),
-	number("partition", 32, func(e *Envelope) *int32 { return &e.Origin.Partition }),
-	number("offset", 64, func(e *Envelope) *int64 { return &e.Origin.Offset }),
-	millis("timestamp", func(e *Envelope) *time.Time { return &e.Timestamp }),
+	needed(text("topic", func(e *Envelope) *string { return &e.Origin.Topic })),
+	needed(id("topic-id", func(e *Envelope) *uuid.UUID { return &e.TopicID })),
+	needed(number("partition", 32, func(e *Envelope) *int32 { return &e.Origin.Partition })),
+	needed(number("offset", 64, func(e *Envelope) *int64 { return &e.Origin.Offset })),
+	needed(millis("timestamp", func(e *Envelope) *time.Time { return &e.Timestamp })),
 	place("latest", func(e *Envelope) *Coordinates { return &e.Latest }),
-	id("message-id", func(e *Envelope) *uuid.UUID { return &e.MessageID }),
+	needed(id("message-id", func(e *Envelope) *uuid.UUID { return &e.MessageID })),
 	optional(bounded(maxID, text("id", func(e *Envelope) *string { return &e.ID }))),
-	text("group", func(e *Envelope) *string { return &e.Group }),
-	text("route", func(e *Envelope) *string { return &e.Route }),
+	needed(text("group", func(e *Envelope) *string { return &e.Group })),
+	needed(text("route", func(e *Envelope) *string { return &e.Route })),
 	text("reason", func(e *Envelope) *Reason { return &e.Reason }),
 	text("class", func(e *Envelope) *string { return &e.Class }),
 	text("error-type", func(e *Envelope) *string { return &e.ErrorType }),
@@ -37,7 +42,7 @@ var fields = []field{
 	number("attempts", 31, func(e *Envelope) *int { return &e.Attempts }),
 	moment("first-failed", func(e *Envelope) *time.Time { return &e.FirstFailed }),
 	moment("last-failed", func(e *Envelope) *time.Time { return &e.LastFailed }),
-	number("replays", 31, func(e *Envelope) *int { return &e.Replays }),
+	needed(number("replays", 31, func(e *Envelope) *int { return &e.Replays })),
 }
 
 var byName = func() map[string]field {
@@ -51,6 +56,17 @@ var byName = func() map[string]field {
 func optional(f field) field {
 	f.optional = true
 	return f
+}
+
+func needed(f field) field {
+	f.needed = true
+	return f
+}
+
+// stands says whether e has the field from one of hs, as it was written there.
+func (f *field) stands(e *Envelope, hs []record.Header) bool {
+	is := f.put(e, nil)
+	return slices.ContainsFunc(hs, func(h record.Header) bool { return h.Key == f.name && bytes.Equal(h.Value, is) })
 }
 
 // bounded leaves a longer value unread: half of an identity would be another identity.

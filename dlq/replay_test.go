@@ -522,7 +522,7 @@ func TestReplay_Faults(t *testing.T) {
 		cfg := s.config()
 		cfg.Read.Topic = s.again
 		cfg.Each = func(_ *dlq.Entry, r dlq.Result) {
-			require.ErrorContains(t, r.Err, "stands in the topic that it would be replayed to")
+			require.ErrorContains(t, r.Err, "it stands in the topic that it would be replayed to")
 		}
 		summary, err := dlq.Replay(t.Context(), cfg)
 		require.NoError(t, err)

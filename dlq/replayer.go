@@ -128,9 +128,9 @@ func (r *replayer) undeliverable(e *Entry, env Envelope) error {
 	case env.Route == "":
 		return lacks(RouteName)
 	case !legal(topic):
-		return fmt.Errorf("%s: %q is no legal name for a replay topic", e.Place(), trim(topic, maxName))
+		return fmt.Errorf("%q is no legal name for a replay topic", trim(topic, maxName))
 	case topic == e.Topic:
-		return fmt.Errorf("%s stands in the topic that it would be replayed to", e.Place())
+		return errors.New("it stands in the topic that it would be replayed to")
 	}
 	return nil
 }

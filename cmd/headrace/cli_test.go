@@ -97,11 +97,12 @@ func TestCommandLine(t *testing.T) {
 			{"migrate up --force", "", []string{"unknown flag: --force", "see 'headrace migrate up --help'"}},
 			{"migrate up", "", []string{"no database", "set DATABASE_URL"}},
 			{"migrate status --json=maybe", "", []string{`"maybe"`}},
+			{"dlq --topic x", "", []string{"unknown flag: --topic", "write flags after the command"}},
 		} {
 			r := newCLI(t, c.env).run(strings.Fields(c.line)...)
 			require.Equal(t, exitUsage, r.code, c.line)
 			require.Empty(t, r.out, c.line)
-			for _, part := range c.want {
+			for _, part := range append(c.want, "\n  fix: ") {
 				require.Contains(t, r.err, part, c.line)
 			}
 		}

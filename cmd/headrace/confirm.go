@@ -10,29 +10,36 @@ import (
 	"github.com/headrace/headrace/dlq"
 )
 
-// confirm counts the letters and asks whether they are meant. What it counted bounds the replay: what arrives while
-// somebody thinks is not part of the answer.
-func (f *replayFlags) confirm(ctx context.Context, s streams, cfg *dlq.ReadConfig) error {
-	if f.yes || f.dryRun {
-		return nil
-	}
-	counts := tally{}
-	snapshot, err := dlq.Read(ctx, *cfg, func(e *dlq.Entry) error { counts[why(e)]++; return nil })
-	if err != nil {
-		return err
-	}
-	cfg.Ends = snapshot.Ends
-	n := total(counts)
+// asks says that somebody is to agree to more than one letter.
+func (f *replayFlags) asks() bool { return !f.yes && !f.dryRun }
+
+// confirm asks whether the letters that were counted are meant.
+func (f *replayFlags) confirm(ctx context.Context, s streams, v *survey) error {
+	n := total(v.counts)
 	switch {
-	case n <= 1:
+	case !f.asks() || n <= 1:
 		return nil
 	case !s.inTerminal:
-		return usagef("%d letters match (%s), and there is no terminal to ask on", n, counts).
-			fix("add --yes, or name one letter by its place, as in 'headrace dlq replay --topic " + f.topic + " 3/120'")
+		return usagef("%d letters match (%s), and there is no terminal to ask on", n, v.counts).
+			fix("add --yes, or name one letter by its place, as in '" + f.command("replay", "3/120") + "'")
 	}
-	fmt.Fprintf(s.err, "Replay %d letters of %s (%s)? [y/N] ", n, f.topic, counts)
+	v.ignored.tell(s)
+	if anew := v.counts[string(dlq.IDConflict)]; anew > 0 && f.newID {
+		fmt.Fprintf(s.err, "%s with --new-id: %s\n", plural(anew, "letter"), secondEffect(anew))
+	}
+	fmt.Fprintf(s.err, "Replay %d letters of %s (%s)? [y/N] ", n, f.topic, v.counts)
 	return agreed(ctx, s, "nothing was replayed")
 }
+
+// secondEffect is what --new-id does to n letters.
+func secondEffect(n int64) string {
+	if n == 1 {
+		return "it runs as a record of its own, with " + beside
+	}
+	return "each runs as a record of its own, with " + beside
+}
+
+const beside = "a second effect beside the one that counts (a second charge, a second posting)"
 
 // agreed gives an error that says otherwise unless the answer is yes.
 func agreed(ctx context.Context, s streams, otherwise string) error {

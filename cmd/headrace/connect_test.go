@@ -2,6 +2,7 @@ package main
 
 import (
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/headrace/headrace/internal/kafkatest"
+	"github.com/headrace/headrace/internal/pgtest"
 )
 
 func TestConnect(t *testing.T) {
@@ -99,4 +101,22 @@ func talksPlain(t *testing.T) string {
 		}
 	}()
 	return l.Addr().String()
+}
+
+func TestDatabase_ThatIsAwayIsNotOneThatRefusesALogin(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.buryMany(1)
+	r := b.run("dlq", "ls", "--topic", "orders.dlq", "--dsn", "postgres://me@127.0.0.1:1/db")
+	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, "headrace: the database at 127.0.0.1:1 cannot be reached: connection refused\n"+
+		"  fix: see that it is up, and check host and port of --dsn or DATABASE_URL\n", r.err)
+
+	u, err := url.Parse(pgtest.DSN(t))
+	require.NoError(t, err)
+	u.Path = "/nowhere"
+	r = b.run("dlq", "ls", "--topic", "orders.dlq", "--dsn", u.String())
+	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, "headrace: the database at "+u.Host+` does not let us in: database "nowhere" does not exist (3D000)`+"\n"+
+		"  fix: check the database's name in --dsn or DATABASE_URL\n", r.err)
 }

@@ -47,6 +47,13 @@ func TestDocs_CommandsPrintWhatTheySay(t *testing.T) {
 	require.Equal(t, varying.ReplaceAllString(string(page), "…"), varying.ReplaceAllString(got, "…"))
 }
 
+func operationsPage(t *testing.T) string {
+	t.Helper()
+	page, err := os.ReadFile(operations)
+	require.NoError(t, err)
+	return string(page)
+}
+
 // nightWorld is a consumer whose orders have died while payments was away.
 func nightWorld(t *testing.T) *world {
 	t.Helper()

@@ -39,8 +39,9 @@ LETTER  ORIGIN        FAILED                REASON       ROUTE                 T
 2/0     orders/2/3    2026-11-30T03:14:03Z  panic        billing/charge-order      1        2  c-3  panic: runtime error: index out of range [3] with length 3
 0/0     payments/0/5  2026-11-30T03:14:05Z  undecodable  audit/archive                              invalid character 'h' looking for beginning of value
 1/0     orders/1/7    2026-11-30T03:14:07Z  exhausted    billing/charge-order      3           c-7  payments: 503 Service Unavailable
+3 letters: 1 exhausted, 1 panic, 1 undecodable
 `, "\n"+r.out)
-		require.Equal(t, "3 letters: 1 exhausted, 1 panic, 1 undecodable\n", r.err)
+		require.Empty(t, r.err)
 	})
 
 	t.Run("LinesFitTheTerminal", func(t *testing.T) {
@@ -50,10 +51,20 @@ LETTER  ORIGIN        FAILED                REASON       ROUTE                 T
 		env.Message = strings.Repeat("ä long story ", 100)
 		b.bury(env, []byte(strings.Repeat("k", 500)), nil)
 		for _, b.width = range []int{140, 200} {
-			for _, line := range lines(b.ok("dlq", "ls", "--topic", "orders.dlq").out) {
+			out := lines(b.ok("dlq", "ls", "--topic", "orders.dlq").out)
+			for _, line := range out[:len(out)-1] {
 				require.LessOrEqual(t, utf8.RuneCountInString(line), b.width)
 			}
 		}
+	})
+
+	t.Run("WithoutATerminalNothingIsCut", func(t *testing.T) {
+		t.Parallel()
+		b := newBed(t)
+		env := exhausted(1)
+		env.Message = strings.Repeat("long story ", 50)
+		b.bury(env, nil, nil)
+		require.Contains(t, b.ok("dlq", "ls", "--topic", "orders.dlq").out, env.Message[:len(env.Message)-1]+"\n")
 	})
 
 	t.Run("EachFilterLeavesWhatItSays", func(t *testing.T) {
@@ -95,9 +106,9 @@ LETTER  ORIGIN        FAILED                REASON       ROUTE                 T
 		b := newBed(t)
 		b.buryMany(20)
 		r := b.ok("dlq", "ls", "--topic", "orders.dlq", "--limit", "3")
-		require.Len(t, lines(r.out), 4)
+		require.Len(t, lines(r.out), 5)
 		require.Contains(t, lines(r.out)[3], "orders/1/19")
-		require.Equal(t, "20 letters: 20 exhausted; consumer group billing; the newest 3 are shown, --limit 0 shows all\n", r.err)
+		require.Equal(t, "20 letters: 20 exhausted; consumer group billing; the newest 3 are shown, --limit 0 shows all", lines(r.out)[4])
 	})
 
 	t.Run("NothingIsSaidOutLoud", func(t *testing.T) {
@@ -142,6 +153,14 @@ func TestList_WrongCommandLine(t *testing.T) {
 		"--topic x --since yesterday":                    `--since "yesterday" is neither an age nor a time`,
 		"--topic x --since 1h --until 2h":                "--since 1h is not before --until 2h",
 		"--topic x --limit -1":                           "--limit -1 is negative",
+		"--topic x -n many":                              `--limit "many" is no whole number`,
+		"--topic x --since 2h --until 3h --json":         "as in --since 3h --until 2h",
+		"--topic x --limt 5":                             "did you mean --limit?",
+		"--topic x --xyzzy":                              "unknown flag: --xyzzy",
+		"--topic x --json=perhaps":                       `--json "perhaps" is no true or false`,
+		"--topic x --at":                                 "write it as in --at <topic/partition/offset>",
+		"orders.dlq":                                     "write --topic orders.dlq",
+		"--topic x --brokers a:1 --sasl-mechanism foo":   `--sasl-mechanism "foo" is not known`,
 		"--topic x --brokers a:1 --sasl-user me":         "without --sasl-mechanism",
 		"--topic x --brokers a:1 --sasl-mechanism plain": "without a user",
 		"--topic x --brokers a:1 --sasl-mechanism plain --sasl-user me":                               "set HEADRACE_SASL_PASSWORD",
@@ -151,6 +170,7 @@ func TestList_WrongCommandLine(t *testing.T) {
 		require.Equal(t, exitUsage, r.code, line)
 		require.Empty(t, r.out, line)
 		require.Contains(t, r.err, want, line)
+		require.Contains(t, r.err, "\n  fix: ", line)
 		require.Contains(t, r.err, "see 'headrace dlq ls --help'", line)
 	}
 }

@@ -14,36 +14,73 @@ import (
 const redraw = 200 * time.Millisecond
 
 // teller tells of each letter as it is replayed: a progress line where somebody looks on, a line for each that failed
-// and, in a dry run, for each.
+// and, in a dry run, for each. What is the same of many is one line at the end.
 type teller struct {
+	f                     *replayFlags
 	s                     streams
-	dryRun                bool
+	before                *survey // nil if there was none
 	drawn                 time.Time
 	sent, skipped, failed int
+	// anew are those that were sent under a new id, ended those whose record had its end before.
+	anew, ended int64
+	ignored     ignored
+	failures    failures
 }
 
-func newTeller(s streams, dryRun bool) *teller { return &teller{s: s, dryRun: dryRun} }
+func newTeller(f *replayFlags, s streams, before *survey) *teller {
+	return &teller{f: f, s: s, before: before, ignored: ignored{}}
+}
 
 func (t *teller) each(e *dlq.Entry, r dlq.Result) {
 	switch {
 	case r.Err != nil:
 		t.failed++
-		t.clear()
-		fmt.Fprintf(t.s.err, "failed  %s: %s\n", letterName(e), dlq.Escape([]byte(safe(t.s, r.Err.Error())), maxMessage))
+		t.fail(e, r.Err)
 	case r.Skipped != "":
 		t.skipped++
-		t.list("skip", e, "%s", r.Skipped)
+		t.skip(e, r.Skipped)
 	default:
 		t.sent++
-		t.list("send", e, "to %s", r.Topic)
+		t.send(e)
+		t.list("send", e, "to "+r.Topic)
 	}
 	t.draw()
 }
 
+// send takes note of what is worth a word at the end.
+func (t *teller) send(e *dlq.Entry) {
+	t.ignored.see(t.f, e)
+	if e.Envelope.Reason == dlq.IDConflict {
+		t.anew++
+	}
+	if t.before != nil {
+		if state := t.before.state(e); state == dlq.OutcomeEffected || state == dlq.OutcomeSkipped {
+			t.ended++
+		}
+	}
+}
+
+func (t *teller) skip(e *dlq.Entry, why dlq.Skip) {
+	switch why {
+	case dlq.SkipNoLetter: // there may be a whole topic of them
+	case dlq.SkipSuperseded:
+		t.list("skip", e, "superseded by "+e.Later.String())
+		t.clear()
+		fmt.Fprintf(t.s.err, "%s is superseded by %s, a later letter of the same record: replay that with\n  %s\n",
+			letterCell(e), e.Later, t.f.command("replay", fmt.Sprintf("%d/%d", e.Later.Partition, e.Later.Offset)))
+	case dlq.SkipIDConflict:
+		t.list("skip", e, "wants --new-id")
+	case dlq.SkipTooOften:
+		t.list("skip", e, fmt.Sprintf("replayed %d times", e.Envelope.Replays))
+	default:
+		t.list("skip", e, "its record is "+string(why))
+	}
+}
+
 // list tells of one letter of a dry run.
-func (t *teller) list(what string, e *dlq.Entry, format string, arg any) {
-	if t.dryRun {
-		fmt.Fprintf(t.s.out, "%s  %s  %s  %s\n", what, letterName(e), why(e), fmt.Sprintf(format, arg))
+func (t *teller) list(what string, e *dlq.Entry, text string) {
+	if t.f.dryRun {
+		fmt.Fprintf(t.s.out, "%s  %s  %s  %s\n", what, letterName(e), why(e), text)
 	}
 }
 
@@ -57,7 +94,7 @@ func letterName(e *dlq.Entry) string {
 }
 
 func (t *teller) draw() {
-	if !t.s.inTerminal || t.dryRun || time.Since(t.drawn) < redraw {
+	if !t.s.inTerminal || t.f.dryRun || time.Since(t.drawn) < redraw {
 		return
 	}
 	t.clear()
@@ -72,7 +109,14 @@ func (t *teller) clear() {
 	}
 }
 
-func (t *teller) done() { t.clear() }
+// done tells what was kept for the end.
+func (t *teller) done() {
+	t.clear()
+	t.failures.tell(t.s)
+	if t.before == nil || !t.f.asks() { // else it was told before
+		t.ignored.tell(t.s)
+	}
+}
 
 // counts are numbers by name, the largest first.
 func counts[K ~string](m map[K]int64, format string) string {
