@@ -178,6 +178,39 @@ func TestEnvelope(t *testing.T) {
 		require.Len(t, plain.Append(nil), len(full().Append(nil))-1, "left out where the message id says it")
 	})
 
+	t.Run("WhatIsReplayedIsWhole", func(t *testing.T) {
+		t.Parallel()
+		hs := []record.Header{{Key: "headrace-route", Value: []byte("mine")}}
+		for name, change := range map[string]func(*dlq.Envelope){
+			"full":              func(*dlq.Envelope) {},
+			"another system's":  func(e *dlq.Envelope) { e.MessageID, e.TopicID, e.ID = uuid.Nil, uuid.Nil, "" },
+			"first and last":    func(e *dlq.Envelope) { e.Origin.Partition, e.Origin.Offset = 1<<31-1, 1<<63-1 },
+			"beginning of time": func(e *dlq.Envelope) { e.Timestamp = time.UnixMilli(-1 << 63) },
+			"end of time":       func(e *dlq.Envelope) { e.Timestamp = time.UnixMilli(1<<63 - 1) },
+		} {
+			env := full()
+			change(&env)
+			got, original, err := dlq.DecodeReplayed(env.Append(hs))
+			require.NoError(t, err, name)
+			require.Equal(t, hs, original)
+			require.Equal(t, env.Timestamp.UnixMilli(), got.Timestamp.UnixMilli())
+		}
+		for name, change := range map[string]func(*dlq.Envelope){
+			"never replayed": func(e *dlq.Envelope) { e.Replays = 0 },
+			"no topic":       func(e *dlq.Envelope) { e.Origin.Topic = "../etc" },
+			"no route":       func(e *dlq.Envelope) { e.Route = "" },
+			"before all":     func(e *dlq.Envelope) { e.Origin.Offset = -1 },
+		} {
+			env := full()
+			change(&env)
+			_, original, err := dlq.DecodeReplayed(env.Append(hs))
+			require.Error(t, err, name)
+			require.Equal(t, env.Append(hs), original, "it is data")
+		}
+		_, _, err := dlq.DecodeReplayed(hs)
+		require.Error(t, err)
+	})
+
 	t.Run("CoordinatesReadAsAPath", func(t *testing.T) {
 		t.Parallel()
 		require.Equal(t, "orders/3/4711", full().Origin.String())

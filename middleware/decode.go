@@ -65,8 +65,8 @@ func (rt *Route) readable(rs []*record.Record) []*record.Record {
 // mayRun decodes r. One that it settles, because it is no record of this route's, is nothing that others stay behind.
 func (rt *Route) mayRun(r *record.Record, failed *blocked) bool {
 	if r.Replay {
-		if mine, written := rt.unwrap(r); !mine {
-			rt.leave(r, written)
+		if mine, err := rt.unwrap(r); !mine {
+			rt.leave(r, err)
 			return false
 		}
 	}

@@ -1,7 +1,7 @@
 package middleware
 
 import (
-	"errors"
+	"fmt"
 
 	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/dlq"
@@ -13,30 +13,30 @@ import (
 // inbox knows that it is dead, or was effected meanwhile. Every route of the group reads the topic, and all but one of
 // them leave the record alone.
 
-var errNoEnvelope = errors.New("record of a replay topic has no envelope")
-
-// unwrap takes the envelope off r, once a delivery, and says whether r is a letter of this route.
-func (rt *Route) unwrap(r *record.Record) (mine, written bool) {
+// unwrap takes the envelope off r, once a delivery, and says whether r is a letter of this route. The error is of what
+// nobody of us wrote.
+func (rt *Route) unwrap(r *record.Record) (mine bool, err error) {
 	if r.Letter != nil {
-		return true, true
+		return true, nil
 	}
-	env, original, ok := dlq.Decode(r.Headers)
-	if !ok || env.Group != rt.Group || env.Route != rt.Name {
-		return false, ok
+	env, original, err := dlq.DecodeReplayed(r.Headers)
+	if err != nil || env.Group != rt.Group || env.Route != rt.Name {
+		return false, err
 	}
 	r.Letter, r.Headers = &env, original
 	if !env.Timestamp.IsZero() {
 		r.Timestamp = env.Timestamp
 	}
-	return true, true
+	return true, nil
 }
 
 // leave settles a record that is none of this route's. What nobody of us wrote is told of: whoever writes there could
 // write letters too.
-func (rt *Route) leave(r *record.Record, written bool) {
-	if !written {
+func (rt *Route) leave(r *record.Record, err error) {
+	if err != nil {
 		rt.report(record.Report{
-			Kind: record.ReportReplayWithoutEnvelope, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Err: errNoEnvelope,
+			Kind: record.ReportReplayWithoutEnvelope, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset,
+			Err:  fmt.Errorf("record of a replay topic was not replayed: %w", err),
 			Hint: "it is settled without any effect; only headrace dlq replay should be allowed to write to this topic",
 		})
 	}

@@ -136,6 +136,23 @@ func TestReplay(t *testing.T) {
 		require.Empty(t, b.topic.letters)
 	})
 
+	// Its letter would name no record, and could be larger than what the dead letter topic takes: then the partition stops.
+	bubble(t, "WithHalfAnEnvelopeDoesNotRun", func(t *testing.T) {
+		b := newBench(t)
+		for i, missing := range []string{"topic", "topic-id", "partition", "offset", "timestamp", "message-id", "group", "route", "replays"} {
+			r := replayed(deliveredAt(t, int64(i)), nil)
+			for j := range r.Headers {
+				if r.Headers[j].Key == dlq.Prefix+missing {
+					r.Headers[j].Key = dlq.Prefix + "moon"
+				}
+			}
+			c := b.run(t, func(*message.Message) error { return errors.New("it ran") }, r)
+			require.Equal(t, record.Foreign, c.outcome(100+int64(i)), missing)
+			require.Len(t, b.reports.kinds(), i+1)
+		}
+		require.Empty(t, b.topic.letters)
+	})
+
 	bubble(t, "OnASourceTopicAnEnvelopeIsData", func(t *testing.T) {
 		b := newBench(t)
 		r := replayed(deliveredAt(t, 7), func(e *dlq.Envelope) { e.Route = "another" })
