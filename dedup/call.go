@@ -75,6 +75,7 @@ type call struct {
 	ctx     context.Context
 	apply   Apply
 	entries []entry
+	called  bool          // a call was made for some of them: a soft end does not undo that
 	done    chan struct{} // closed when every entry is decided
 
 	// guarded by the route's lock
@@ -89,6 +90,7 @@ func newCall(ctx context.Context, rs []*record.Record, apply Apply) *call {
 	c.open, c.waiting = len(rs), len(rs)
 	for i, r := range rs {
 		c.entries[i].r, c.entries[i].c = r, c
+		c.called = c.called || r.Reply != nil
 	}
 	return c
 }

@@ -59,7 +59,8 @@ const (
 //   - the cause of ctx, when that ended.
 //
 // ctx is the delivery's: when it ends, what is not committed is rolled back. When the records' Soft closes, nothing more
-// of rs begins, and every wait ends. Run may be called from any number of goroutines: their records share transactions,
+// of rs begins, and every wait ends; but not of records that have the Reply of a call: they have begun with it, and who
+// gets them next would call again. Run may be called from any number of goroutines: their records share transactions,
 // and apply may be called from several at once, for records of which none must stay behind another.
 //
 // It never charges an attempt; it adds the time of the attempts to each record's Spent.
@@ -70,6 +71,9 @@ func (rt *Route) Run(ctx context.Context, rs []*record.Record, apply Apply) {
 	c := newCall(ctx, rs, apply)
 	rt.enqueue(c)
 	soft := rs[0].Soft()
+	if c.called {
+		soft = nil
+	}
 	for {
 		select {
 		case <-c.done:
@@ -93,7 +97,7 @@ func (rt *Route) enqueue(c *call) {
 		c.decideQueued(rt.stopped)
 	case rt.closed:
 		c.decideQueued(record.ErrNotRun)
-	case c.entries[0].r.Ending():
+	case c.entries[0].r.Ending() && !c.called:
 		c.decideQueued(record.ErrNotRun)
 	default:
 		rt.queue = append(rt.queue, c)

@@ -380,6 +380,36 @@ func TestRun(t *testing.T) {
 		b.requireLedger(0)
 	})
 
+	t.Run("SoftEndDoesNotUndoTheCallThatWasMade", func(t *testing.T) {
+		t.Parallel()
+		b, o := newBench(t, setup{route: RouteConfig{Writers: 1}}), newOwner()
+		gate, release := make(chan struct{}), make(chan struct{})
+		b.hold(gate, release)
+		await(t, gate)
+		called := func(n int) []*record.Record {
+			rs := recs(o, n)
+			for _, r := range rs {
+				r.Reply = "receipt"
+			}
+			return rs
+		}
+		rs := called(5)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			b.rt.Run(context.Background(), rs, effect)
+		}()
+		b.awaitQueue(1)
+		close(o.soft)
+		close(release)
+		await(t, done)
+		requireOutcomes(t, record.Effected, rs...)
+		rs = called(7)[5:] // its answer came after the end
+		b.run(rs, effect)
+		requireOutcomes(t, record.Effected, rs...)
+		b.requireLedger(7)
+	})
+
 	t.Run("StuckHandlerIsReportedAndTheOthersGoOn", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t, setup{

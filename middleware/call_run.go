@@ -74,29 +74,22 @@ func (c *calling) run(rs []*record.Record) {
 	}
 	for len(c.ready)+c.out > 0 {
 		c.collect()
-		if !c.resume() {
-			c.stop()
-		}
+		c.resume()
 		c.inwards()
 	}
 }
 
-// resume takes a lane again when there is something to do, or nothing left to wait for. It is false when the claim ends.
-func (c *calling) resume() bool {
+// resume takes a lane again when there is something to do, or nothing left to wait for. When the claim ends there are none:
+// what was called for goes on without one, because it has begun, and whoever gets it next would call again. Nothing new
+// begins beside it.
+func (c *calling) resume() {
 	if !c.away || len(c.ready) == 0 && c.out > 0 {
-		return true
+		return
 	}
 	c.away = false
-	return record.Resume(record.Remaining(c.all))
-}
-
-// stop begins nothing more. What has its reply will be called for again, by whoever gets it.
-func (c *calling) stop() {
-	c.over.Store(true)
-	for _, f := range c.ready {
-		f.stop(0)
+	if !record.Resume(record.Remaining(c.all)) {
+		c.over.Store(true)
 	}
-	c.ready = nil
 }
 
 // look asks the inbox about those that would call, in one statement.
@@ -199,15 +192,12 @@ func (c *calling) wait() *file {
 
 func (c *calling) take(f *file) {
 	c.out--
-	switch {
-	case f.rs[0].Err != nil:
-		f.stop(1)
-		c.hand(f)
-	case c.over.Load():
-		f.stop(0)
-	default:
+	if f.rs[0].Err == nil {
 		c.step(f)
+		return
 	}
+	f.stop(1)
+	c.hand(f)
 }
 
 // hand gives a failed file to the retry layer, if that takes it already.

@@ -573,6 +573,29 @@ func TestCall_Shutdown(t *testing.T) {
 		require.Equal(t, 4*time.Second, time.Since(began), "what is under way may finish")
 		require.Equal(t, int32(2), calls.Load())
 		require.Empty(t, b.topic.letters)
+		require.Len(t, c.outcomes, 2, "and their answers are not lost: nobody calls for them again")
+	})
+
+	bubble(t, "AnswerThatComesAfterASoftEndIsApplied", func(t *testing.T) {
+		for _, takes := range []time.Duration{50 * time.Millisecond, time.Second} { // with the lane, and without
+			b := newBench(t)
+			var calls atomic.Int32
+			b.calls(t, func(ctx context.Context, r *record.Record) (any, error) {
+				calls.Add(1)
+				return string(r.Value), sleep(ctx, takes)
+			})
+			c := b.claim(t, 1, 10, b.handler(t, func(m *message.Message) error {
+				require.Equal(t, string(m.Payload), record.Of(m.Context()).Reply)
+				return nil
+			}))
+			c.add(recs(4, func(i int) string { return []string{"a", "b"}[i%2] })...) // two of each key
+			elapse(takes - time.Millisecond)
+			c.end(10 * time.Second)
+			require.Equal(t, int32(2), calls.Load(), "those behind them do not call any more")
+			require.Len(t, c.outcomes, 2)
+			require.Equal(t, record.Effected, c.outcome(0))
+			require.Equal(t, record.Effected, c.outcome(1))
+		}
 	})
 
 	bubble(t, "HardEndCancelsWithItsCause", func(t *testing.T) {
@@ -647,18 +670,30 @@ func TestCall_Lanes(t *testing.T) {
 		require.Equal(t, 100*time.Second, time.Since(b.began))
 	})
 
-	bubble(t, "ClaimThatEndsMeanwhileAppliesNothingMore", func(t *testing.T) {
+	// Whoever gets them next would call again.
+	bubble(t, "ClaimThatEndsMeanwhileAppliesWhatWasCalledFor", func(t *testing.T) {
 		b := newBench(t)
 		b.calls(t, callOf(5*time.Second))
-		c := b.claim(t, 1, 10, b.handler(t, func(*message.Message) error { t.Error("it ran"); return nil }))
+		c := b.claim(t, 1, 10, b.handler(t, nothing))
 		c.add(recs(3, ownKey)...)
 		elapse(time.Second)
 		require.Equal(t, 3, c.maxWaits)
 		began := time.Now()
 		c.end(10 * time.Second)
 		require.Equal(t, 4*time.Second, time.Since(began))
+		require.Len(t, c.outcomes, 3)
+		require.Zero(t, c.givenBack)
+	})
+
+	bubble(t, "ClaimThatEndsForGoodMeanwhileAppliesNothingMore", func(t *testing.T) {
+		b := newBench(t)
+		b.calls(t, callOf(5*time.Second))
+		c := b.claim(t, 1, 10, b.handler(t, func(*message.Message) error { t.Error("it ran"); return nil }))
+		c.add(recs(3, ownKey)...)
+		elapse(time.Second)
+		c.end(time.Second)
+		synctest.Wait()
 		require.Empty(t, c.outcomes)
-		require.Equal(t, 3, c.givenBack)
 	})
 }
 
