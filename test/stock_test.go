@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -251,6 +252,21 @@ func (w *world) transaction(end kgo.TransactionEndTry, rs ...*kgo.Record) {
 	require.NoError(w.t, client.BeginTransaction())
 	require.NoError(w.t, client.ProduceSync(w.t.Context(), rs...).FirstErr())
 	require.NoError(w.t, client.EndTransaction(w.t.Context(), end))
+	w.decided()
+}
+
+// decided waits until the brokers have written the markers of all transactions, which they do after they have answered:
+// what is behind an open one cannot be read yet.
+func (w *world) decided() {
+	w.t.Helper()
+	w.eventually("no transaction is open", func() bool {
+		ends, err := w.admin.ListEndOffsets(w.t.Context(), w.topic)
+		require.NoError(w.t, err)
+		stable := w.ends(w.topic)
+		open := false
+		ends.Each(func(o kadm.ListedOffset) { open = open || o.Err != nil || o.Offset != stable[o.Partition] })
+		return !open
+	})
 }
 
 func abortedTransactions(t *testing.T) {
@@ -274,6 +290,7 @@ func transactionMarkers(t *testing.T) {
 		require.NoError(t, client.ProduceSync(t.Context(), w.record("k", order{})).FirstErr())
 		require.NoError(t, client.EndTransaction(t.Context(), kgo.TryCommit))
 	}
+	w.decided()
 	m := w.start(w.setup())
 	w.drained()
 	w.produce(w.record("k", order{})) // behind the last marker
