@@ -8,7 +8,8 @@
 // counted by an audit that shares no code with the engine (ledger_test.go): it reads the topics with a plain client and
 // the tables with SQL, works out for every record by its coordinates what became of it, and complains about a record
 // with no outcome or two, an id with two effects, effects of a key out of order, a dead letter that differs from its
-// source, and offsets that are not committed to the end.
+// source, and offsets that are not committed to the end. It follows a replay to the record that died, and compares the
+// book of the payment service, which outlives the members, with the effects.
 //
 // Where the scenarios stand:
 //
@@ -20,6 +21,11 @@
 //	deadletter_test.go  the dead letter topic cannot be written
 //	stop_test.go        a graceful stop under load
 //	stock_test.go       the faults of a stock Watermill and Sarama stack, a test each, named for the symptom
+//	calls_test.go       the service that is called is away, hangs, answers oddly
+//	calls_crash_test.go kills and rebalances around calls that are out or held
+//	replay_test.go      dead letters are replayed, by the command as it is built
+//	walk_test.go        the demo that stays up, used as it says
+//	stock_transport_test.go the same stack under watermill-kafka's Subscriber
 //	cases_test.go       further faults that users of other systems reported
 //
 // docs/cases.md says which test holds which case. Without Java the tests on the real broker are skipped; see package
