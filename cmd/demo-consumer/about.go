@@ -14,8 +14,11 @@ The parts of a run may be processes of their own; kill the consuming one as ofte
   demo-consumer --consume-only --brokers … --dsn …
   demo-consumer --audit-only   --brokers … --dsn …
 
+The live line counts what this process has settled, and as uncommitted what the group would read again after a crash:
+an offset is committed a moment later, once all before it in its partition are settled.
+
 --json prints the report alone: records = effected + duplicate + skipped + dead + parked, balanced, dead_by_reason,
-charges, double_charges, breaker_opened, rebalances, seconds, rate and more. With --stay it is printed twice, each on a
+charges, double_charges, charged_anew, new_ids, breaker_opened, rebalances, seconds, rate and more. With --stay it is printed twice, each on a
 line of its own, at the end of the run and when it is interrupted, with brokers, dsn, dead_letter_topic, metrics and
 payments, where everything is.
 

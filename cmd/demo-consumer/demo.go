@@ -199,7 +199,7 @@ func (d *demo) produce(ctx context.Context, sent func(int)) error {
 	return p.run(ctx, d.settings.records, d.settings.pace, sent)
 }
 
-// watchBacklog keeps the live line's lag fresh while records are still being produced.
+// watchBacklog keeps the live line's backlog fresh while records are still being produced.
 func (d *demo) watchBacklog(ctx context.Context) {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()

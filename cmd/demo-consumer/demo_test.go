@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if args := os.Getenv(argsEnv); args != "" {
-		os.Exit(code(strings.Split(args, "\n")))
+		os.Exit(code(strings.Split(args, "\n"), os.Stderr))
 	}
 	pgtest.Main(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick")) // Sarama's, one a process
 }

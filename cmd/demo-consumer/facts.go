@@ -74,7 +74,7 @@ func inputOf(r *kgo.Record, topicID uuid.UUID) (input, error) {
 	if err := dedup.Identify(rec); err != nil {
 		return in, err
 	}
-	in.byPlace = rec.Identity.Key
+	in.byPlace, in.anew = rec.Identity.Key, dlq.NewIDAt(topicID, r.Partition, r.Offset)
 	for _, h := range r.Headers {
 		rec.Headers = append(rec.Headers, record.Header{Key: h.Key, Value: h.Value})
 	}
@@ -104,7 +104,7 @@ func (d *demo) readInbox(ctx context.Context, f *facts) error {
 	var state int
 	var r row
 	return d.each(ctx, query, []any{d.settings.group, route}, []any{&id, &state, &r.hash, &r.coordinates, &r.replayed}, func() error {
-		states := [...]record.Outcome{record.Effected, record.Skipped, record.Dead}
+		states := [...]record.Outcome{record.Effected, record.Skipped, record.Dead, record.Duplicate} // the last: it is known by another id now
 		if state < 0 || state >= len(states) {
 			return fmt.Errorf("inbox row %s has state %d", id, state)
 		}
@@ -115,12 +115,13 @@ func (d *demo) readInbox(ctx context.Context, f *facts) error {
 }
 
 func (d *demo) readPostings(ctx context.Context, f *facts) error {
-	const query = `select order_id, count(*), min(seq), min(account), sum(amount)::bigint, min(charge_id::text)::uuid
+	const query = `select order_id, count(*), min(seq), min(account), sum(amount)::bigint, array_agg(charge_id)
 		from postings where topic = $1 group by order_id`
 	var id string
 	var p posting
-	return d.each(ctx, query, []any{d.settings.topic}, []any{&id, &p.times, &p.seq, &p.account, &p.amount, &p.charge}, func() error {
+	return d.each(ctx, query, []any{d.settings.topic}, []any{&id, &p.times, &p.seq, &p.account, &p.amount, &p.charges}, func() error {
 		f.postings[id] = p
+		p.charges = nil // the next row's are its own
 		return nil
 	})
 }

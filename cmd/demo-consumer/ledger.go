@@ -23,6 +23,7 @@ type input struct {
 	place    place
 	identity record.Identity
 	byPlace  uuid.UUID // the key under which the inbox knows it by its coordinates alone
+	anew     uuid.UUID // the one under which a replay with a new id runs
 	order    order
 }
 
@@ -39,8 +40,8 @@ type posting struct {
 	times   int
 	seq     int64
 	account int
-	amount  int64
-	charge  uuid.UUID
+	amount  int64 // of all
+	charges []uuid.UUID
 }
 
 // facts are what is durable, and all that the ledger knows.
@@ -58,8 +59,9 @@ func (f *facts) count() *report {
 	l := &ledger{
 		facts: f, report: &report{Records: len(f.inputs), DeadByReason: map[string]int{}, Problems: []string{}},
 		first: map[uuid.UUID]input{}, balances: map[int]int64{}, seq: map[int]int64{},
-		ends: map[string]end{}, kinds: map[string]int{},
+		ends: map[string]end{}, kinds: map[string]int{}, copies: map[string]int{}, vain: map[string]int{},
 	}
+	l.countCopies()
 	for _, in := range f.inputs {
 		l.enter(in)
 	}
@@ -74,7 +76,8 @@ type ledger struct {
 	first    map[uuid.UUID]input // of each identity, the first record
 	balances map[int]int64       // what the effected orders add up to
 	seq      map[int]int64       // of each account, the last posting
-	effected int                 // distinct orders
+	copies   map[string]int      // of each order, how many of its records are effected
+	vain     map[string]int      // of each order, how many charges a replay with a new id made in vain
 	ends     map[string]end      // of each order
 	kinds    map[string]int      // problems by kind
 }
@@ -83,6 +86,7 @@ type ledger struct {
 type end struct {
 	outcome  record.Outcome // Unsettled if nothing did
 	replayed bool
+	anew     bool // under a new id
 	kind     kind
 }
 
@@ -95,8 +99,10 @@ func (l *ledger) enter(in input) {
 		return
 	}
 	l.add(got.outcome)
-	// A dead letter that was replayed may have had the effect that the record did not.
-	risen := got.replayed && got.outcome == record.Effected && want.outcome == record.Dead
+	// A dead letter that was replayed may have had the effect that the record did not. Under a new id it may also be
+	// skipped: it did not die of what its bytes say.
+	risen := got.replayed && want.outcome == record.Dead &&
+		(got.outcome == record.Effected || got.anew && got.outcome == fateOf(in.order.Kind).outcome)
 	if got.outcome != want.outcome && !risen {
 		l.problem("unexpected", "record %v (order %s, %s) is %s and should be %s",
 			in.place, in.identity.ID, in.order.Kind, got.outcome, want.outcome)
@@ -112,15 +118,31 @@ func (l *ledger) enter(in input) {
 func (l *ledger) end(in input) end {
 	known, ok := l.rows[in.identity.Key]
 	if ok && known.coordinates == in.identity.Coordinates {
-		return end{known.outcome, known.replayed, in.order.Kind}
+		return end{outcome: known.outcome, replayed: known.replayed, kind: in.order.Kind}
 	}
 	if own, has := l.rows[in.byPlace]; has {
-		return end{own.outcome, own.replayed, in.order.Kind}
+		if again, ran := l.rows[in.anew]; ran {
+			return end{outcome: again.outcome, replayed: again.outcome != record.Dead, anew: true, kind: in.order.Kind}
+		}
+		return end{outcome: own.outcome, replayed: own.replayed, kind: in.order.Kind}
 	}
 	if ok && known.hash == in.identity.ValueHash {
-		return end{record.Duplicate, false, in.order.Kind}
+		return end{outcome: record.Duplicate, kind: in.order.Kind}
 	}
 	return end{kind: in.order.Kind}
+}
+
+// countCopies counts of each order how often it is to have its effect: once, and once more for each contradicting record
+// that an operator has replayed with a new id.
+func (l *ledger) countCopies() {
+	for _, in := range l.inputs {
+		if l.end(in).outcome == record.Effected {
+			l.copies[in.order.ID]++
+		}
+		if again, ran := l.rows[in.anew]; ran && again.outcome == record.Dead && chargedInVain(in.order.Kind) {
+			l.vain[in.order.ID]++
+		}
+	}
 }
 
 // expected is what must become of a record, from the topic alone: the first of its identity meets its kind's fate.
@@ -174,6 +196,8 @@ func (l *ledger) checkLetters(in input, got end, want fate) {
 	case dead:
 		l.report.DeadByReason[string(letters[0])]++
 		l.report.exhibit = &in.place
+	case got.anew:
+		l.report.NewIDs++
 	default:
 		l.report.Replayed++
 	}
@@ -182,15 +206,14 @@ func (l *ledger) checkLetters(in input, got end, want fate) {
 	}
 }
 
-// post checks an effected order's writes: one posting, of its amount and its one charge, after the one before it on its
-// account.
+// post checks an effected order's writes: one posting for each of its effected records, of its amount and its charge,
+// after the one before it on its account.
 func (l *ledger) post(in input, got end) {
 	p, o := l.postings[in.order.ID], in.order
-	l.effected++
 	l.balances[o.Account] += o.Amount
-	if p.times != 1 || p.account != o.Account || p.amount != o.Amount {
-		l.problem("posting", "order %s was posted %d times, %d to account %d; should be once, %d to %d",
-			o.ID, p.times, p.amount, p.account, o.Amount, o.Account)
+	if n := l.copies[o.ID]; p.times != n || p.account != o.Account || p.amount != int64(n)*o.Amount {
+		l.problem("posting", "order %s was posted %d times, %d to account %d; should be %d times, %d to %d",
+			o.ID, p.times, p.amount, p.account, n, int64(n)*o.Amount, o.Account)
 	}
 	l.checkCharge(o, p)
 	if got.replayed {
@@ -209,8 +232,8 @@ func (l *ledger) close() {
 		l.report.DeadLetters += len(reasons)
 		l.problem("stray letter", "a dead letter of %v, where no record is", at)
 	}
-	if len(l.postings) != l.effected {
-		l.problem("postings", "%d orders were posted and %d are effected", len(l.postings), l.effected)
+	if len(l.postings) != len(l.copies) {
+		l.problem("postings", "%d orders were posted and %d are effected", len(l.postings), len(l.copies))
 	}
 	for account := range accounts {
 		if got, want := l.facts.balances[account], l.balances[account]; got != want {

@@ -29,6 +29,7 @@ func (b *book) input(id string, k kind, hash int64) input {
 	in := input{
 		place:   place{0, b.offset},
 		byPlace: uuid.NewSHA1(uuid.NameSpaceOID, []byte{byte(b.offset)}),
+		anew:    uuid.NewSHA1(uuid.NameSpaceDNS, []byte{byte(b.offset)}),
 		order:   order{ID: id, Account: 7, Amount: 10, Kind: k},
 		identity: record.Identity{
 			ID: id, Key: uuid.NewSHA1(uuid.NameSpaceURL, []byte(id)), ValueHash: hash, Coordinates: b.offset,
@@ -57,7 +58,7 @@ func (b *book) effect(id string) input {
 }
 
 func (b *book) post(id string) {
-	b.f.postings[id] = posting{times: 1, seq: b.offset, account: 7, amount: 10, charge: b.charge(id)}
+	b.f.postings[id] = posting{times: 1, seq: b.offset, account: 7, amount: 10, charges: []uuid.UUID{b.charge(id)}}
 	b.f.balances[7] += 10
 }
 
@@ -67,6 +68,31 @@ func (b *book) replay(in input) {
 	r.outcome, r.replayed = record.Effected, true
 	b.f.rows[in.identity.Key] = r
 	b.post(in.order.ID)
+}
+
+// conflict is a record that contradicts an earlier one, and died of it.
+func (b *book) conflict(id string, k kind) input {
+	in := b.input(id, k, 2)
+	b.f.rows[in.byPlace] = row{outcome: record.Dead, hash: 2, coordinates: in.identity.Coordinates}
+	b.f.letters[in.place] = []dlq.Reason{dlq.IDConflict}
+	return in
+}
+
+// anew gives a contradicting record what its replay with a new id comes to.
+func (b *book) anew(in input, o record.Outcome) {
+	b.f.rows[in.anew] = row{outcome: o, hash: in.identity.ValueHash}
+	b.f.rows[in.byPlace] = row{outcome: record.Duplicate, hash: 2, coordinates: in.identity.Coordinates}
+	if o != record.Effected {
+		return
+	}
+	p := b.f.postings[in.order.ID]
+	p.times, p.account, p.amount = p.times+1, 7, p.amount+10
+	p.charges = append(p.charges, b.charge(in.order.ID))
+	if p.times == 1 {
+		p.seq = b.offset
+	}
+	b.f.postings[in.order.ID] = p
+	b.f.balances[7] += 10
 }
 
 func (b *book) bury(id string, k kind, reason dlq.Reason) input {
@@ -81,9 +107,7 @@ func sample() *book {
 	b := newBook()
 	b.effect("a")
 	b.input("a", sound, 1) // a duplicate
-	conflict := b.input("a", sound, 2)
-	b.f.rows[conflict.byPlace] = row{outcome: record.Dead, hash: 2, coordinates: conflict.identity.Coordinates}
-	b.f.letters[conflict.place] = []dlq.Reason{dlq.IDConflict}
+	b.conflict("a", sound)
 	b.bury("c", cursed, dlq.Panic)
 	b.bury("d", stubborn, dlq.Exhausted)
 	b.charge("d")
@@ -113,6 +137,44 @@ func TestLedger(t *testing.T) {
 		require.Equal(t, []int{3, 1, 1, 4, 0}, []int{r.Effected, r.Duplicate, r.Skipped, r.Dead, r.Parked})
 		require.Equal(t, map[string]int{"id_conflict": 1, "panic": 1, "exhausted": 1, "permanent": 1}, r.DeadByReason)
 		require.Equal(t, []int{4, 0, 1}, []int{r.Charges, r.DoubleCharges, r.Replayed})
+	})
+
+	// 19 orders were charged twice after a replay with --new-id, which somebody had asked for: NOT BALANCED.
+	t.Run("CountsAReplayWithANewIDAsWhatItIs", func(t *testing.T) {
+		t.Parallel()
+		b := newBook()
+		b.effect("a")
+		again, twice := b.conflict("a", sound), b.conflict("a", sound)
+		b.settle(b.input("b", cancelled, 1), record.Skipped)
+		skipped := b.conflict("b", cancelled)
+		b.bury("c", unpaid, dlq.Permanent)
+		alone := b.conflict("c", unpaid)
+		b.bury("d", stubborn, dlq.Exhausted)
+		b.charge("d")
+		inVain := b.conflict("d", stubborn)
+		b.effect("e")
+		b.conflict("e", sound) // nobody replays it
+		for _, in := range []input{again, twice, alone} {
+			b.anew(in, record.Effected)
+		}
+		b.anew(skipped, record.Skipped)
+		b.anew(inVain, record.Dead)
+		b.charge("d")
+
+		r := b.f.count()
+		require.Empty(t, r.Problems)
+		require.True(t, r.Balanced)
+		require.Equal(t, []int{5, 0, 2, 4, 0}, []int{r.Effected, r.Duplicate, r.Skipped, r.Dead, r.Parked})
+		require.Equal(t, map[string]int{"permanent": 1, "exhausted": 1, "id_conflict": 2}, r.DeadByReason)
+		require.Equal(t, []int{7, 0, 2, 4, 0}, []int{r.Charges, r.DoubleCharges, r.ChargedAnew, r.NewIDs, r.Replayed})
+		require.Contains(t, r.verdict(), "and once more for each of the 4 that --new-id let run")
+
+		b.charge("a")
+		b.charge("e")
+		r = b.f.count()
+		require.Equal(t, 2, r.DoubleCharges, "one more than anybody asked for")
+		require.Contains(t, r.verdict(), "order a was charged 4 times")
+		require.Contains(t, r.verdict(), "order e was charged 2 times")
 	})
 
 	for name, tc := range map[string]struct {
@@ -157,16 +219,21 @@ func TestLedger(t *testing.T) {
 		"SeesAnOrderThatAnOutageKilled": {
 			func(b *book) { b.bury("i", lost, dlq.UnknownOutcome) }, "record 0/10 died of unknown_outcome",
 		},
+		"SeesTwoPostingsOfOneCharge": {
+			func(b *book) {
+				b.spoil("a", func(p *posting) { p.times, p.charges = 2, append(p.charges, p.charges[0]) })
+			}, "order a was not charged, or posted twice",
+		},
 		"SeesADoubleCharge":             {func(b *book) { b.charge("a") }, "order a was charged 2 times"},
 		"SeesADoubleChargeOfADeadOrder": {func(b *book) { b.charge("d") }, "order d was charged 2 times"},
 		"SeesAnEffectWithoutACharge": {
-			func(b *book) { delete(b.f.charges, "f") }, "order f is effected and was not charged",
+			func(b *book) { delete(b.f.charges, "f") }, "order f is effected 1 times and was charged 0 times",
 		},
 		"SeesAChargeOfAnotherAmount": {
 			func(b *book) { b.f.charges["f"][0].Amount = 11 }, "order f was charged 11 of account 7",
 		},
 		"SeesAPostingOfAnotherCharge": {
-			func(b *book) { b.spoil("f", func(p *posting) { p.charge = uuid.Nil }) }, "and its posting says " + uuid.Nil.String(),
+			func(b *book) { b.spoil("f", func(p *posting) { p.charges[0] = uuid.Nil }) }, "as its posting says: " + uuid.Nil.String(),
 		},
 		"SeesAChargeOfASkippedOrder": {func(b *book) { b.charge("e") }, "order e (cancelled) is skipped and was charged"},
 		"SeesAChargeWithoutAnOrder":  {func(b *book) { b.charge("x") }, "order x was charged, and is in no record"},

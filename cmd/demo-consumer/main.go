@@ -30,30 +30,31 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
 )
 
 func main() {
-	os.Exit(code(os.Args[1:]))
+	os.Exit(code(os.Args[1:], os.Stderr))
 }
 
 // code is the exit code: 0 if the ledger balances, 1 if it does not or nothing could be run, 2 for a wrong command line.
-func code(args []string) int {
-	s, err := parse(args, os.Stderr)
+func code(args []string, errs io.Writer) int {
+	s, err := parse(args, errs)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "demo-consumer:", err)
+		fmt.Fprintf(errs, "demo-consumer: %v\n  fix: 'demo-consumer -help' says what each flag takes\n", err)
 		return 2
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	if err := run(ctx, s, os.Stdout, os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, "demo-consumer:", err)
+	if err := run(ctx, s, os.Stdout, errs); err != nil {
+		fmt.Fprintln(errs, "demo-consumer:", err)
 		return 1
 	}
 	return 0

@@ -152,6 +152,16 @@ func TestParse(t *testing.T) {
 		require.Equal(t, watermillKafka, s.transport)
 	})
 
+	t.Run("TellsAWrongFlagOnceAndNotAllOthers", func(t *testing.T) {
+		t.Parallel()
+		for _, args := range [][]string{{"-seed", "x"}, {"-fast"}, {"orders"}} {
+			var errs strings.Builder
+			require.Equal(t, 2, code(args, &errs))
+			require.Equal(t, 2, strings.Count(errs.String(), "\n"), errs.String())
+			require.Contains(t, errs.String(), "\n  fix: 'demo-consumer -help' says what each flag takes\n")
+		}
+	})
+
 	t.Run("ExplainsItself", func(t *testing.T) {
 		t.Parallel()
 		var usage strings.Builder
@@ -196,6 +206,17 @@ func TestParse(t *testing.T) {
 			require.Error(t, err)
 		})
 	}
+}
+
+func TestReport_OfACountAloneHasNoFiguresOfARun(t *testing.T) {
+	t.Parallel()
+	text := func(r report) string {
+		var out strings.Builder
+		require.NoError(t, r.print(&out, false))
+		return out.String()
+	}
+	require.NotContains(t, text(report{}), "records/s")
+	require.Contains(t, text(report{Seconds: 12.5, Rate: 1600, Holds: 3}), "\n12.5 s, 1600 records/s, 0 rebalances, 3 holds, breaker opened 0 times\n")
 }
 
 func TestTally(t *testing.T) {
@@ -245,7 +266,7 @@ func TestTally(t *testing.T) {
 		tl.hooks("second").OnSettle(record.SettleInfo{Topic: "orders", Offset: 2, Outcome: record.Dead})
 		tl.breaker(record.BreakerInfo{From: record.BreakerOpen, To: record.BreakerHalfOpen})
 		p.draw()
-		require.Regexp(t, `^ +2 settled +\d+/s  lag +17  effected 1 dead 1  redelivered 1  breaker half open\n$`, line.String())
+		require.Regexp(t, `^ +2 settled +\d+/s  uncommitted +17  effected 1 dead 1  redelivered 1  breaker half open\n$`, line.String())
 	})
 
 	t.Run("KnowsWhatHoldsNow", func(t *testing.T) {

@@ -18,14 +18,16 @@ type progress struct {
 	out      io.Writer
 	terminal bool
 	tally    *tally
-	lag      func() int64
-	last     snapshot
-	lastAt   time.Time
-	width    int
+	// uncommitted is how many records of the topic the group has not committed: what is settled is, a moment later, once all
+	// before it in its partition are.
+	uncommitted func() int64
+	last        snapshot
+	lastAt      time.Time
+	width       int
 }
 
-func newProgress(out io.Writer, t *tally, lag func() int64) *progress {
-	return &progress{out: out, terminal: isTerminal(out), tally: t, lag: lag, lastAt: time.Now()}
+func newProgress(out io.Writer, t *tally, uncommitted func() int64) *progress {
+	return &progress{out: out, terminal: isTerminal(out), tally: t, uncommitted: uncommitted, lastAt: time.Now()}
 }
 
 func isTerminal(out io.Writer) bool {
@@ -96,7 +98,7 @@ func (p *progress) line(now time.Time) string {
 	rate := float64(s.total+s.again-p.last.total-p.last.again) / max(now.Sub(p.lastAt).Seconds(), 0.001)
 	p.last, p.lastAt = s, now
 	var b strings.Builder
-	fmt.Fprintf(&b, "%7d settled %6.0f/s  lag %6d ", s.total, rate, p.lag())
+	fmt.Fprintf(&b, "%7d settled %6.0f/s  uncommitted %6d ", s.total, rate, p.uncommitted())
 	for _, o := range record.Outcomes {
 		if n := s.outcomes[o]; n > 0 {
 			fmt.Fprintf(&b, " %s %d", o, n)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -24,9 +25,13 @@ type report struct {
 	DeadLetters int `json:"dead_letters"`
 	// Replayed are those of the effected that were dead, and had their effect when their dead letter was replayed.
 	Replayed int `json:"replayed"`
-	// Charges are the payment service's, DoubleCharges the orders that have more than one.
+	// NewIDs are those of the effected that contradicted an earlier record of their id, and were replayed with a new one.
+	NewIDs int `json:"new_ids"`
+	// Charges are the payment service's, DoubleCharges the orders that have more of them than anybody asked for, ChargedAnew
+	// those that have more than one because of a replay with a new id.
 	Charges       int `json:"charges"`
 	DoubleCharges int `json:"double_charges"`
+	ChargedAnew   int `json:"charged_anew"`
 	// Problems says what does not hold, at most a few of a kind.
 	Problems   []string `json:"problems"`
 	Rebalances int      `json:"rebalances"`
@@ -84,19 +89,39 @@ ledger of %s for %s, counted from Postgres, the topics and the payment service
 + %8d dead      %s
 + %8d parked
 = %8d of %d records
-%d charges, %d orders charged twice
-%.1f s, %.0f records/s, %d rebalances, %d holds, breaker opened %d times
-%s
+%d charges, %d orders charged twice%s
+%s%s
 `, r.Topic, r.Group, r.Effected, r.risen(), r.Duplicate, r.Skipped, r.Dead, r.reasons(), r.Parked, r.sum(), r.Records,
-		r.Charges, r.DoubleCharges, r.Seconds, r.Rate, r.Rebalances, r.Holds, r.BreakerOpened, r.verdict())
+		r.Charges, r.DoubleCharges, r.askedFor(), r.run(), r.verdict())
 	return err
 }
 
-func (r *report) risen() string {
-	if r.Replayed == 0 {
+// run is what happened while it ran, nothing if it only counted.
+func (r *report) run() string {
+	if r.Seconds == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d of them replayed", r.Replayed)
+	return fmt.Sprintf("%.1f s, %.0f records/s, %d rebalances, %d holds, breaker opened %d times\n",
+		r.Seconds, r.Rate, r.Rebalances, r.Holds, r.BreakerOpened)
+}
+
+// askedFor are the second charges that an operator wanted.
+func (r *report) askedFor() string {
+	if r.ChargedAnew == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d charged once more because --new-id asked for it", r.ChargedAnew)
+}
+
+func (r *report) risen() string {
+	var parts []string
+	if r.Replayed > 0 {
+		parts = append(parts, fmt.Sprintf("%d of them replayed", r.Replayed))
+	}
+	if r.NewIDs > 0 {
+		parts = append(parts, fmt.Sprintf("%d under a new id", r.NewIDs))
+	}
+	return strings.Join(parts, ", ")
 }
 
 func (r *report) sum() int { return r.Effected + r.Duplicate + r.Skipped + r.Dead + r.Parked }
@@ -110,6 +135,10 @@ func (r *report) reasons() string {
 }
 
 func (r *report) verdict() string {
+	if r.Balanced && r.NewIDs > 0 {
+		return fmt.Sprintf("balanced: every order was charged and posted exactly once, and once more for each of the %d that --new-id let run "+
+			"beside it; only faulty ones are dead", r.NewIDs)
+	}
 	if r.Balanced {
 		return "balanced: every order was charged and posted exactly once, and only the faulty ones are dead"
 	}

@@ -35,7 +35,7 @@ func (d *demo) serve(m *member, out io.Writer) (stop func(), err error) {
 func (d *demo) whereabouts() *Stay {
 	return &Stay{
 		Brokers: d.world.client.Brokers, DSN: d.world.dsn, DeadLetterTopic: dlq.DefaultTopic(d.settings.topic),
-		Metrics: "http://" + d.metrics + "/metrics", Payments: d.payments.URL(),
+		Metrics: "http://" + d.metrics + "/metrics", Payments: d.payments.URL() + "/charges",
 	}
 }
 
@@ -52,7 +52,8 @@ func (d *demo) invite() {
 		run("show", fmt.Sprintf(" --at %s/%s", d.settings.topic, d.exhibit))
 	}
 	run("replay", " --yes")
+	d.progress.say("    # what contradicts an earlier order (id_conflict) stays dead: --new-id would charge and post it beside that one")
 	d.progress.say("    curl -s %s", w.Metrics)
-	d.progress.say("    curl -s %s/charges", w.Payments)
+	d.progress.say("    curl -s %s", w.Payments)
 	d.progress.say("    psql '%s'", w.DSN)
 }

@@ -42,11 +42,7 @@ func parse(args []string, usage io.Writer) (settings, error) {
 	var s settings
 	var brokers string
 	fs := flag.NewFlagSet("demo-consumer", flag.ContinueOnError)
-	fs.SetOutput(usage)
-	fs.Usage = func() {
-		fmt.Fprint(usage, about)
-		fs.PrintDefaults()
-	}
+	fs.SetOutput(io.Discard) // it would print every error, and all flags with it, before we do
 	fs.IntVar(&s.records, "records", 20_000, "how many orders")
 	fs.IntVar(&s.partitions, "partitions", 8, "how many partitions the topic gets")
 	fs.Uint64Var(&s.seed, "seed", 1, "the same seed makes the same orders and faults; give all parts of a run the same")
@@ -66,7 +62,13 @@ func parse(args []string, usage io.Writer) (settings, error) {
 	fs.BoolVar(&s.produce, "produce-only", false, "produce the orders and end")
 	fs.BoolVar(&s.consume, "consume-only", false, "consume until the group has drained the topic, count, and end; start it again after a kill")
 	fs.BoolVar(&s.audit, "audit-only", false, "only count")
-	if err := fs.Parse(args); err != nil {
+	switch err := fs.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		fs.SetOutput(usage)
+		fmt.Fprint(usage, about)
+		fs.PrintDefaults()
+		return s, err
+	case err != nil:
 		return s, err
 	}
 	if brokers != "" {

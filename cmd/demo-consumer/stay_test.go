@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,6 +44,52 @@ func TestStay(t *testing.T) {
 	require.Zero(t, after.DoubleCharges, "an order that was charged before it died is not charged again")
 	require.Greater(t, after.Charges, before.Charges, "those who had not paid have")
 	require.Equal(t, after.Effected, after.Charges)
+}
+
+// TestStay_ANewIDIsCountedAsWhatTheOperatorAskedFor is a replay of the orders that contradict earlier ones, beside those.
+func TestStay_ANewIDIsCountedAsWhatTheOperatorAskedFor(t *testing.T) {
+	t.Parallel()
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	reports, ended := staying(ctx, t, "-records", "4000", "-pace", "1s", "-outage", "0", "-payments-outage", "0")
+	var before, after report
+	require.NoError(t, reports.Decode(&before))
+	require.True(t, before.Balanced, before.Problems)
+	require.True(t, strings.HasSuffix(before.Stay.Payments, "/charges"), before.Stay.Payments)
+	conflicts := before.DeadByReason["id_conflict"]
+	require.Positive(t, conflicts)
+
+	var ids []string
+	_, err := dlq.Replay(ctx, dlq.ReplayConfig{
+		Read: dlq.ReadConfig{
+			Client: kafka.ClientConfig{Brokers: before.Brokers}, Topic: before.DeadLetterTopic,
+			Filter: dlq.Filter{Reasons: []dlq.Reason{dlq.IDConflict}},
+		},
+		NewID: true,
+		Each: func(e *dlq.Entry, _ dlq.Result) {
+			ids = append(ids, dlq.NewIDAt(e.Envelope.TopicID, e.Envelope.Origin.Partition, e.Envelope.Origin.Offset).String())
+		},
+	})
+	require.NoError(t, err)
+	require.Len(t, ids, conflicts)
+	db, err := pgxpool.New(ctx, before.DSN)
+	require.NoError(t, err)
+	defer db.Close()
+	require.Eventually(t, func() bool {
+		var run int
+		err := db.QueryRow(ctx, `select count(*) from headrace.inbox where message_id::text = any($1)`, ids).Scan(&run)
+		return err == nil && run == conflicts
+	}, 30*time.Second, 50*time.Millisecond)
+	interrupt()
+
+	require.NoError(t, reports.Decode(&after))
+	require.NoError(t, <-ended)
+	require.True(t, after.Balanced, after.Problems)
+	require.Zero(t, after.DeadByReason["id_conflict"])
+	require.Zero(t, after.DoubleCharges, "nobody asked for those")
+	require.Positive(t, after.NewIDs)
+	require.Equal(t, before.Records, after.sum())
+	require.Equal(t, before.Dead-conflicts, after.Dead)
 }
 
 // staying runs the demo with -stay. Its reports can be decoded one after the other.
