@@ -111,3 +111,13 @@ func TestDocs_CommandLinesParse(t *testing.T) {
 		}
 	}
 }
+
+// The states of --state are explained in the help and in the documentation.
+func TestDocs_StatesAreExplained(t *testing.T) {
+	t.Parallel()
+	help := newCLI(t).ok("dlq", "ls", "--help").out
+	for _, state := range states() {
+		require.Contains(t, help, "\n  "+state+" ")
+		require.Contains(t, operationsPage(t), "\n| `"+state+"` | ")
+	}
+}

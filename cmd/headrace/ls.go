@@ -35,11 +35,12 @@ func newList(s streams) *cobra.Command {
 		Long: `Lists the letters that stand in a dead letter topic when it begins, the newest failure last, and counts all that
 match by reason. A record is listed once, by its latest letter. --state asks the database what became of it:
 
-  dead      nothing yet
-  effected  a replay has had its effect
-  skipped   a replay was skipped by its handler
-  unknown   the database does not know it: it is another consumer's, the row's retention is over, or the letter is
-            another system's, which names no identity
+  dead       nothing yet
+  effected   a replay has had its effect
+  skipped    a replay was skipped by its handler
+  duplicate  it could not be read, and when a replay could, another record with its id was dealt with, or it was itself
+  unknown    the database does not know it: it is another consumer's, the row's retention is over, or the letter is
+             another system's, which names no identity
 
 LETTER is where the letter stands, ORIGIN where its record was first read; --at takes both.`,
 		Example: `  headrace dlq ls --brokers kafka:9092 --topic orders.dlq

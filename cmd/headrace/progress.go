@@ -54,8 +54,10 @@ func (t *teller) send(e *dlq.Entry) {
 		t.anew++
 	}
 	if t.before != nil {
-		if state := t.before.state(e); state == dlq.OutcomeEffected || state == dlq.OutcomeSkipped {
+		switch t.before.state(e) {
+		case dlq.OutcomeEffected, dlq.OutcomeSkipped, dlq.OutcomeDuplicate:
 			t.ended++
+		case dlq.OutcomeDead, dlq.OutcomeUnknown, "":
 		}
 	}
 }

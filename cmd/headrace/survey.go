@@ -110,5 +110,7 @@ func (f *replayFlags) skip(v *survey) func(*dlq.Entry) dlq.Skip {
 
 // states are what --state knows.
 func states() []string {
-	return []string{string(dlq.OutcomeDead), string(dlq.OutcomeEffected), string(dlq.OutcomeSkipped), string(dlq.OutcomeUnknown)}
+	return []string{
+		string(dlq.OutcomeDead), string(dlq.OutcomeEffected), string(dlq.OutcomeSkipped), string(dlq.OutcomeDuplicate), string(dlq.OutcomeUnknown),
+	}
 }
