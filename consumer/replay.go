@@ -104,74 +104,36 @@ func (c *Consumer) lookAtReplayTopics(ctx context.Context, admin *kafka.Admin, f
 }
 
 func (t replayTopic) create(ctx context.Context, admin *kafka.Admin) (kafka.Topic, error) {
-	if err := admin.CreateTopic(ctx, t.spec()); err != nil {
+	if err := admin.CreateTopic(ctx, t.needs().Spec(t.name, t.source)); err != nil {
 		return kafka.Topic{}, err
 	}
 	return admin.Topic(ctx, t.name)
 }
 
-// spec is as many partitions and replicas as the source has, and room and time for every letter.
-func (t replayTopic) spec() kafka.TopicSpec {
-	spec := kafka.TopicSpec{
-		Name: t.name, Partitions: t.source.Partitions, Replication: t.source.Replication,
-		Retention: t.retention(), MaxMessageBytes: t.maxMessageBytes(),
-		Configs: map[string]string{"cleanup.policy": "delete"},
-	}
-	if isr := t.minISR(); isr > 0 {
-		spec.Configs["min.insync.replicas"] = strconv.Itoa(isr)
-	}
-	return spec
-}
-
-// retention is that of the letters: one that was replayed must not be gone before the letter is, or a consumer that was
-// away would never see it and nobody could replay it again.
-func (t replayTopic) retention() time.Duration {
-	longest := time.Duration(0)
-	for _, l := range t.letters {
-		kept := lifetime(l)
-		if kept < 0 {
-			return kafka.Forever
-		}
-		longest = max(longest, kept)
-	}
-	return longest
-}
-
-func (t replayTopic) maxMessageBytes() (most int) {
-	for _, l := range t.letters {
-		most = max(most, l.MaxMessageBytes)
-	}
-	return most
-}
-
-func (t replayTopic) minISR() (most int) {
-	for _, l := range t.letters {
-		most = max(most, l.MinISR)
-	}
-	return most
-}
+func (t replayTopic) needs() dlq.ReplayNeeds { return dlq.NeedsOf(t.letters...) }
 
 func (t replayTopic) compare(have kafka.Topic) []Problem {
 	var ps []Problem
+	needs := t.needs()
 	refuse := func(bad bool, what, fix string) {
 		if bad {
 			ps = append(ps, Problem{What: t.String() + ": " + what, Fix: fix})
 		}
 	}
-	if need := t.retention(); need != 0 {
+	if need := needs.Retention; need != 0 {
 		refuse(have.Retention >= 0 && (need < 0 || have.Retention < need),
 			fmt.Sprintf("its records are deleted after %s, dead letters only after %s: what was replayed could be gone before the letter is",
 				short(have.Retention), forever(need)),
 			"set retention.ms="+retentionMillis(need))
 	}
-	refuse(have.MaxMessageBytes < t.maxMessageBytes(),
-		fmt.Sprintf("max.message.bytes is %d, that of the dead letters %d", have.MaxMessageBytes, t.maxMessageBytes()),
-		fmt.Sprintf("set max.message.bytes=%d", t.maxMessageBytes()))
+	refuse(have.MaxMessageBytes < needs.MaxMessageBytes,
+		fmt.Sprintf("max.message.bytes is %d, that of the dead letters %d", have.MaxMessageBytes, needs.MaxMessageBytes),
+		fmt.Sprintf("set max.message.bytes=%d", needs.MaxMessageBytes))
 	refuse(have.Compacted(),
 		fmt.Sprintf("cleanup.policy is %q, which keeps one record of a key", have.CleanupPolicy), "set cleanup.policy=delete")
-	refuse(have.MinISR < t.minISR(),
-		fmt.Sprintf("min.insync.replicas is %d, that of the dead letters %d: what was replayed would be less safe than its letter", have.MinISR, t.minISR()),
-		fmt.Sprintf("set min.insync.replicas=%d", t.minISR()))
+	refuse(have.MinISR < needs.MinISR,
+		fmt.Sprintf("min.insync.replicas is %d, that of the dead letters %d: what was replayed would be less safe than its letter", have.MinISR, needs.MinISR),
+		fmt.Sprintf("set min.insync.replicas=%d", needs.MinISR))
 	return ps
 }
 
@@ -194,11 +156,12 @@ func (t replayTopic) byHand() string {
 	if len(t.letters) == 0 {
 		return text + ", retention.ms and max.message.bytes of its dead letter topic"
 	}
-	if kept := t.retention(); kept != 0 {
-		text += ", retention.ms=" + retentionMillis(kept)
+	needs := t.needs()
+	if needs.Retention != 0 {
+		text += ", retention.ms=" + retentionMillis(needs.Retention)
 	}
-	if most := t.maxMessageBytes(); most > 0 {
-		text += fmt.Sprintf(", max.message.bytes=%d", most)
+	if needs.MaxMessageBytes > 0 {
+		text += fmt.Sprintf(", max.message.bytes=%d", needs.MaxMessageBytes)
 	}
 	return text
 }

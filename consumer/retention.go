@@ -2,20 +2,11 @@ package consumer
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/headrace/headrace/dlq"
 	"github.com/headrace/headrace/kafka"
 )
-
-// lifetime is how long a topic's records can be delivered: compaction alone deletes nothing by age.
-func lifetime(t kafka.Topic) time.Duration {
-	if t.Retention < 0 || t.Compacted() && !strings.Contains(t.CleanupPolicy, "delete") {
-		return kafka.Forever
-	}
-	return t.Retention
-}
 
 // keeping is for how long something can bring a record back.
 type keeping struct {
@@ -29,7 +20,7 @@ type keeping struct {
 func (c *Consumer) keepings(s spec, found topics) []keeping {
 	var ks []keeping
 	if t, exists := found[s.topic]; exists {
-		ks = append(ks, keeping{fmt.Sprintf("topic %q keeps", t.Name), lifetime(t)})
+		ks = append(ks, keeping{fmt.Sprintf("topic %q keeps", t.Name), t.Lifetime()})
 	}
 	letters, exists := found[s.options.DeadLetterTopic]
 	if !exists {
@@ -37,11 +28,11 @@ func (c *Consumer) keepings(s spec, found topics) []keeping {
 	}
 	replayed, exists := found[s.replay]
 	if !exists {
-		return append(ks, keeping{fmt.Sprintf("topic %q keeps", letters.Name), lifetime(letters)})
+		return append(ks, keeping{fmt.Sprintf("topic %q keeps", letters.Name), letters.Lifetime()})
 	}
 	return append(ks, keeping{
 		fmt.Sprintf("topics %q and, after a replay, %q keep", letters.Name, replayed.Name),
-		together(lifetime(letters), lifetime(replayed)),
+		together(letters.Lifetime(), replayed.Lifetime()),
 	})
 }
 

@@ -39,7 +39,7 @@ func (c *Consumer) watchRetention(ctx context.Context, found topics) {
 func (c *Consumer) showRetention(found topics) {
 	for _, name := range c.inputs() {
 		if t, known := found[name]; known {
-			c.metrics.retention.WithLabelValues(name).Set(seconds(lifetime(t)))
+			c.metrics.retention.WithLabelValues(name).Set(seconds(t.Lifetime()))
 		}
 	}
 }

@@ -27,15 +27,12 @@ type Topics interface {
 
 var _ Topics = (*kafka.Admin)(nil)
 
-// Plan is a source topic and where its dead letters are to go, or, with a Group, where that group's are replayed to. The
-// rules are the same: what is replayed is the letter as it is.
+// Plan is a source topic and where its dead letters are to go.
 type Plan struct {
 	// Source is the topic that is consumed. Required.
 	Source string
-	// Group makes this the plan of a replay topic: the one of this consumer group.
-	Group string
-	// Topic is its dead letter topic. Defaults to ReplayTopic with a Group, else to DefaultTopic, except for a source that is itself a dead letter topic:
-	// that must name another.
+	// Topic is its dead letter topic. Defaults to DefaultTopic, except for a source that is itself a dead letter topic: that
+	// must name another.
 	Topic string
 	// Create says that a missing dead letter topic is to be created like its source: as many partitions and replicas, the
 	// same min.insync.replicas, and room for the envelope.
@@ -54,7 +51,7 @@ func Check(ctx context.Context, topics Topics, plans ...Plan) error {
 	for _, p := range plans {
 		problems, err := p.check(ctx, topics)
 		if err != nil {
-			return fmt.Errorf("check %s of %q: %w", p.kind(), p.Source, err)
+			return fmt.Errorf("check dead letter topic of %q: %w", p.Source, err)
 		}
 		found = append(found, problems...)
 	}
@@ -81,9 +78,6 @@ func (w *Writer) Check(ctx context.Context, source string, create bool) error {
 
 // check gives the plan's problems; the error is one of the cluster.
 func (p Plan) check(ctx context.Context, topics Topics) ([]Problem, error) {
-	if p.Topic == "" && p.Group != "" {
-		p.Topic = ReplayTopic(p.Source, p.Group)
-	}
 	if p.Topic == "" {
 		if isDeadLetterTopic(p.Source) {
 			p.Topic = "?"
@@ -139,7 +133,7 @@ func (p Plan) spec(source kafka.Topic) kafka.TopicSpec {
 func (p Plan) unreadable(topic string, err error) ([]Problem, error) {
 	switch {
 	case errors.Is(err, kafka.ErrUnknownTopic) && topic == p.Topic:
-		return p.problem("the "+p.kind()+" does not exist", "create it, or let it be created"), nil
+		return p.problem("the dead letter topic does not exist", "create it, or let it be created"), nil
 	case errors.Is(err, kafka.ErrUnknownTopic):
 		return p.problem("the source topic does not exist", "create it"), nil
 	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed):
@@ -151,13 +145,6 @@ func (p Plan) unreadable(topic string, err error) ([]Problem, error) {
 	default:
 		return nil, err
 	}
-}
-
-func (p Plan) kind() string {
-	if p.Group != "" {
-		return "replay topic"
-	}
-	return "dead letter topic"
 }
 
 func (p Plan) problem(what, fix string) []Problem {

@@ -129,19 +129,6 @@ func TestCheck(t *testing.T) {
 		require.Contains(t, check.Hint(), "name a dead letter topic for it")
 	})
 
-	t.Run("AReplayTopicIsCheckedByTheSameRules", func(t *testing.T) {
-		t.Parallel()
-		source, letters := good()
-		plan := dlq.Plan{Source: "orders", Group: "billing"}
-		require.NoError(t, dlq.Check(t.Context(), known{"orders": source, "orders.billing.replay": letters}, plan))
-		letters.CleanupPolicy = "compact"
-		problems := found(t, dlq.Check(t.Context(), known{"orders": source, "orders.billing.replay": letters}, plan))
-		require.Equal(t, "orders.billing.replay", problems[0].Topic)
-		require.Contains(t, problems[0].Fix, "cleanup.policy=delete")
-		problems = found(t, dlq.Check(t.Context(), known{"orders": source}, plan))
-		require.Equal(t, "the replay topic does not exist", problems[0].What)
-	})
-
 	t.Run("ADeadLetterTopicMayBeASourceThatNamesAnother", func(t *testing.T) {
 		t.Parallel()
 		source, letters := good()

@@ -87,8 +87,10 @@ func TestOutcomes_TellWhatBecameOfALettersRecord(t *testing.T) {
 	db := &counting{Querier: pool}
 	got, err := dlq.Outcomes(t.Context(), db, entries)
 	require.NoError(t, err)
-	require.Equal(t, []dlq.Outcome{"dead", "effected", "unknown", "skipped", "unknown", "unknown", "unknown", "unknown", "unknown", "dead",
-		"dead", "duplicate", "effected", "skipped", "effected"}, got)
+	require.Equal(t, []dlq.Outcome{
+		"dead", "effected", "unknown", "skipped", "unknown", "unknown", "unknown", "unknown", "unknown", "dead",
+		"dead", "duplicate", "effected", "skipped", "effected",
+	}, got)
 	require.Equal(t, 1, db.n)
 
 	got, err = dlq.Outcomes(t.Context(), db, nil)

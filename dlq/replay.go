@@ -26,8 +26,8 @@ type ReplayConfig struct {
 	MaxReplays int
 	// Skip says of each letter that would be sent whether, and why, it is not to be; "" lets it. Optional.
 	Skip func(*Entry) Skip
-	// Create makes a replay topic that does not exist, like the dead letter topic that a consumer makes: as many
-	// partitions and replicas as its source, the same min.insync.replicas, and room for the envelope.
+	// Create makes a replay topic that does not exist, like the consumer that is to read it: as many partitions and replicas
+	// as its source, and the retention, room and min.insync.replicas of the dead letters.
 	Create bool
 	// Timeout is how long the brokers may take to confirm. At least 1 s.
 	//
@@ -86,9 +86,9 @@ type Summary struct {
 // It sends what stands in the dead letter topic when it begins, deletes nothing and commits nothing. So it may be killed
 // and run again, or run twice at once: the inbox knows each record by its identity and lets it have its effect once.
 //
-// A letter that cannot be sent, for one because it is too large, is told to Each and the others go on. Replay ends early,
-// with an error, when ctx ends, when a replay topic is missing or not fit, and when the cluster does not answer; the
-// Summary says what was sent until then, and running it again is safe.
+// A letter that cannot be sent is told to Each and the others go on: it is too large, or its replay topic is missing
+// (*NoReplayTopicError), not fit or not ours to write to. Replay ends early, with an error, when ctx ends and when the
+// cluster does not answer; the Summary says what was sent until then, and running it again is safe.
 func Replay(ctx context.Context, cfg ReplayConfig) (Summary, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {

@@ -280,13 +280,17 @@ var replayTests = map[string]func(t *testing.T, brokers []string){
 		dead(t, brokers, from, 3)
 		cfg := dlq.ReplayConfig{Read: dlq.ReadConfig{Client: clientOf(brokers), Topic: dlq.DefaultTopic(from)}}
 		again := dlq.ReplayTopic(from, "billing")
+		cfg.Each = func(_ *dlq.Entry, r dlq.Result) {
+			var missing *dlq.NoReplayTopicError
+			require.ErrorAs(t, r.Err, &missing)
+			require.ErrorIs(t, r.Err, kafka.ErrUnknownTopic)
+			require.ErrorContains(t, r.Err, again)
+			require.ErrorContains(t, r.Err, `the consumers of group "billing" make it when they start, with Config.CreateDeadLetterTopics`)
+		}
 		summary, err := dlq.Replay(t.Context(), cfg)
-		var missing *dlq.NoReplayTopicError
-		require.ErrorAs(t, err, &missing)
-		require.ErrorIs(t, err, kafka.ErrUnknownTopic)
-		require.ErrorContains(t, err, again)
-		require.ErrorContains(t, err, `the consumers of group "billing" make it when they start, with Config.CreateDeadLetterTopics`)
-		require.Zero(t, summary.Sent)
+		require.NoError(t, err)
+		require.EqualValues(t, 3, summary.Failed)
+		cfg.Each = nil
 
 		cfg.Create, cfg.DryRun = true, true
 		summary, err = dlq.Replay(t.Context(), cfg)
@@ -302,15 +306,20 @@ var replayTests = map[string]func(t *testing.T, brokers []string){
 		got, err := adminOf(t, brokers).Topic(t.Context(), again)
 		require.NoError(t, err)
 		require.Equal(t, 3, got.Partitions)
-		require.Equal(t, 300_000+dlq.MaxEnvelope, got.MaxMessageBytes)
+		letters, err := adminOf(t, brokers).Topic(t.Context(), cfg.Read.Topic)
+		require.NoError(t, err)
+		require.Equal(t, letters.MaxMessageBytes, got.MaxMessageBytes, "what is replayed is the letter as it is")
 		require.Len(t, kafkatest.ReadAll(t, brokers, again), 3)
 	},
 
 	"ACompactedReplayTopicIsRefused": func(t *testing.T, brokers []string) {
 		s := newScene(t, brokers, 1, "cleanup.policy", "compact")
 		dead(t, brokers, s.from, 1)
-		_, err := dlq.Replay(t.Context(), s.config())
-		require.ErrorContains(t, err, "set cleanup.policy=delete")
+		cfg := s.config()
+		cfg.Each = func(_ *dlq.Entry, r dlq.Result) { require.ErrorContains(t, r.Err, "set cleanup.policy=delete") }
+		summary, err := dlq.Replay(t.Context(), cfg)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, summary.Failed)
 		require.Empty(t, kafkatest.ReadAll(t, brokers, s.again))
 	},
 
@@ -497,13 +506,119 @@ func TestReplay_Faults(t *testing.T) {
 		open()
 	})
 
+	t.Run("ATopicThatIsNotOursToWriteToFailsItsLettersAlone", func(t *testing.T) {
+		t.Parallel()
+		f, s := fake(t)
+		dead(t, s.brokers, s.from, 1200)
+		other := s.letter(5000)
+		other.Group = "audit"
+		topicOf(t, s.brokers, dlq.ReplayTopic(s.from, "audit"), 1)
+		s.put(t, "other", other.Append(nil))
+		denied := f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: s.again, Err: kerr.TopicAuthorizationFailed, Count: -1})
+		cfg := s.config()
+		cfg.Each = func(e *dlq.Entry, r dlq.Result) {
+			if e.Envelope.Group == "billing" {
+				require.ErrorIs(t, r.Err, kerr.TopicAuthorizationFailed)
+			}
+		}
+		summary, err := dlq.Replay(t.Context(), cfg)
+		require.NoError(t, err)
+		require.EqualValues(t, 1200, summary.Failed)
+		require.EqualValues(t, 1, summary.Sent)
+		require.NotZero(t, denied.Hits())
+	})
+
+	t.Run("OneWithoutAReplayTopicDoesNotStopTheOthers", func(t *testing.T) {
+		t.Parallel()
+		_, s := fake(t)
+		topicOf(t, s.brokers, s.from, 1)
+		dead(t, s.brokers, s.from, 5)
+		gone, nowhere := s.letter(5000), s.letter(5001)
+		gone.Group, nowhere.Origin.Topic = "gone", "a-source-that-was-deleted"
+		s.put(t, "gone", gone.Append(nil))
+		s.put(t, "nowhere", nowhere.Append(nil))
+		for i := range int64(5) {
+			s.put(t, "later", s.letter(6000+i).Append(nil))
+		}
+		for _, create := range []bool{false, true} {
+			var failed []string
+			cfg := s.config()
+			cfg.Create = create
+			cfg.Each = func(e *dlq.Entry, r dlq.Result) {
+				if r.Err != nil {
+					failed = append(failed, string(e.Value))
+				}
+			}
+			for _, cfg.DryRun = range []bool{true, false} {
+				failed = nil
+				summary, err := dlq.Replay(t.Context(), cfg)
+				require.NoError(t, err)
+				if create {
+					require.Equal(t, []string{"nowhere"}, failed)
+					require.EqualValues(t, 11, summary.Sent)
+				} else {
+					require.Equal(t, []string{"gone", "nowhere"}, failed)
+					require.EqualValues(t, 10, summary.Sent)
+				}
+			}
+		}
+	})
+
+	t.Run("AReplayTopicIsMadeAsItsConsumerWantsIt", func(t *testing.T) {
+		t.Parallel()
+		for name, test := range map[string]struct {
+			letters, poison []string // configs
+			retention       time.Duration
+			room            int
+		}{
+			"KeptForEver":   {letters: []string{"retention.ms", "-1", "max.message.bytes", "5000000"}, retention: kafka.Forever, room: 5_000_000},
+			"KeptForAMonth": {letters: []string{"retention.ms", "2592000000", "max.message.bytes", "3000000"}, retention: 720 * time.Hour, room: 3_000_000},
+			// The letters of another system, whose topic the consumer does not know: it has, or will have, one of its own.
+			"Foreign":           {letters: []string{"retention.ms", "2592000000", "max.message.bytes", "3000000"}, poison: []string{"retention.ms", "3600000", "max.message.bytes", "1000"}, retention: 720 * time.Hour, room: 3_000_000},
+			"ForeignBeforeOurs": {poison: []string{"retention.ms", "3600000"}, retention: 14 * 24 * time.Hour, room: 1_048_588 + dlq.MaxEnvelope},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				brokers := kafkatest.Fake(t).ListenAddrs()
+				kafkatest.CreateTopic(t, brokers, "orders", 2)
+				cfg := dlq.ReplayConfig{Read: dlq.ReadConfig{Client: clientOf(brokers), Topic: "orders.dlq"}, Create: true, Route: "post", Group: "billing"}
+				if test.letters != nil {
+					kafkatest.CreateTopic(t, brokers, "orders.dlq", 2, test.letters...)
+				}
+				s := scene{brokers, "orders", "orders.dlq", "orders.billing.replay"}
+				if test.poison != nil {
+					kafkatest.CreateTopic(t, brokers, "poison", 1, test.poison...)
+					cfg.Read.Topic, s.dead = "poison", "poison"
+					s.put(t, "p", []record.Header{{Key: "reason_poisoned", Value: []byte("boom")}, {Key: "topic_poisoned", Value: []byte("orders")}})
+				} else {
+					s.put(t, "v", s.letter(0).Append(nil))
+				}
+				var several sync.WaitGroup
+				for range 3 {
+					several.Go(func() {
+						summary, err := dlq.Replay(t.Context(), cfg)
+						if err != nil || summary.Sent != 1 {
+							t.Errorf("%+v: %v", summary, err)
+						}
+					})
+				}
+				several.Wait()
+				made, err := adminOf(t, brokers).Topic(t.Context(), s.again)
+				require.NoError(t, err)
+				require.Equal(t, test.retention, made.Retention)
+				require.Equal(t, test.room, made.MaxMessageBytes)
+				require.Equal(t, 2, made.Partitions)
+			})
+		}
+	})
+
 	t.Run("WhatTheNextBatchWouldMeetTooStopsIt", func(t *testing.T) {
 		t.Parallel()
 		f, s := fake(t)
 		dead(t, s.brokers, s.from, 1200)
-		denied := f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.TopicAuthorizationFailed, Count: -1})
+		denied := f.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.ClusterAuthorizationFailed, Count: -1})
 		summary, err := dlq.Replay(t.Context(), s.config())
-		require.ErrorIs(t, err, kerr.TopicAuthorizationFailed)
+		require.ErrorIs(t, err, kerr.ClusterAuthorizationFailed)
 		require.ErrorContains(t, err, s.again)
 		require.EqualValues(t, 500, summary.Failed)
 		require.EqualValues(t, 500, summary.Matched)
@@ -553,9 +668,14 @@ func TestReplay_Faults(t *testing.T) {
 		env := s.letter(1)
 		env.Group = "\x1b[2J" // a group may have such a name: its replay topic has another
 		s.put(t, "", env.Append(nil))
-		_, err = dlq.Replay(t.Context(), cfg)
-		require.ErrorIs(t, err, kafka.ErrUnknownTopic)
-		require.NotContains(t, err.Error(), "\x1b")
+		cfg.Read.Filter.At = []dlq.Coordinates{env.Origin}
+		cfg.Each = func(_ *dlq.Entry, r dlq.Result) {
+			require.ErrorIs(t, r.Err, kafka.ErrUnknownTopic)
+			require.NotContains(t, r.Err.Error(), "\x1b")
+		}
+		summary, err = dlq.Replay(t.Context(), cfg)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, summary.Failed)
 	})
 
 	t.Run("NonsenseIsRefused", func(t *testing.T) {

@@ -1,6 +1,7 @@
 package dlq
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ type replayer struct {
 	cfg   ReplayConfig
 	admin *kafka.Admin
 	pub   *kafka.Publisher
-	fit   map[string]bool      // replay topics that were looked at
+	unfit map[string]error     // replay topics that were looked at, and what is wrong with them
 	ids   map[string]uuid.UUID // of source topics, for letters that do not tell
 	batch []parcel
 	bytes int
@@ -52,7 +53,7 @@ func newReplayer(cfg ReplayConfig) (*replayer, error) {
 		return nil, err
 	}
 	return &replayer{
-		cfg: cfg, admin: admin, pub: pub, fit: map[string]bool{}, ids: map[string]uuid.UUID{},
+		cfg: cfg, admin: admin, pub: pub, unfit: map[string]error{}, ids: map[string]uuid.UUID{},
 		sum: Summary{ByTopic: map[string]int64{}, Skipped: map[Skip]int64{}},
 	}, nil
 }
@@ -68,7 +69,7 @@ func (r *replayer) take(ctx context.Context, e *Entry) error {
 	p.result.Skipped = r.skip(e)
 	if p.result.Skipped == "" {
 		if err := r.address(ctx, &p); err != nil {
-			return err
+			return cmp.Or(r.flush(ctx), err) // what matched before it is not to be lost
 		}
 	}
 	r.batch = append(r.batch, p)
@@ -101,10 +102,12 @@ func (r *replayer) address(ctx context.Context, p *parcel) error {
 	if err != nil {
 		return err
 	}
+	topic := ReplayTopic(env.Origin.Topic, env.Group)
 	if p.result.Err = r.undeliverable(p.entry, env); p.result.Err == nil {
-		p.result.Topic = ReplayTopic(env.Origin.Topic, env.Group)
-		p.rec = replayRecord(p.entry, env, p.result.Topic)
-		err = r.check(ctx, env.Origin.Topic, env.Group, p.result.Topic)
+		p.result.Err, err = r.check(ctx, p.entry, env, topic)
+	}
+	if err == nil && p.result.Err == nil {
+		p.result.Topic, p.rec = topic, replayRecord(p.entry, env, topic)
 	}
 	return err
 }
@@ -147,26 +150,6 @@ func legal(topic string) bool {
 	return topic != "" && len(topic) <= maxTopic
 }
 
-// check looks at a replay topic before the first letter goes there.
-func (r *replayer) check(ctx context.Context, source, group, topic string) error {
-	if r.fit[topic] {
-		return nil
-	}
-	found, err := r.admin.Topic(ctx, topic)
-	switch {
-	case errors.Is(err, kafka.ErrUnknownTopic) && !r.cfg.Create:
-		return &NoReplayTopicError{Topic: topic, Group: group, Err: err}
-	case errors.Is(err, kafka.ErrUnknownTopic) && !r.cfg.DryRun:
-		err = Check(ctx, r.admin, Plan{Source: source, Group: group, Create: true})
-	case errors.Is(err, kafka.ErrUnknownTopic):
-		err = nil
-	case err == nil && found.Compacted():
-		err = fmt.Errorf("replay topic %q: cleanup.policy is %q, which keeps one letter of a key; set cleanup.policy=delete", topic, found.CleanupPolicy)
-	}
-	r.fit[topic] = err == nil
-	return cause(ctx, err)
-}
-
 // flush sends the batch and tells of it.
 func (r *replayer) flush(ctx context.Context) error {
 	if ctx.Err() != nil {
@@ -207,7 +190,10 @@ func (r *replayer) send(ctx context.Context) error {
 	err = nil
 	for _, f := range failed.Failed {
 		sent[f.Index].result = Result{Topic: f.Topic, Err: f.Err, Unconfirmed: f.Ambiguous}
-		if !refused(ctx, f.Err) {
+		switch {
+		case ofTopic(f.Err):
+			r.unfit[f.Topic] = f.Err // its next letters need not be sent
+		case !refused(ctx, f.Err):
 			err = fmt.Errorf("replay to %q: %w", f.Topic, f.Err)
 		}
 	}

@@ -50,6 +50,14 @@ type Topic struct {
 // Compacted says that the brokers keep only the latest record of a key.
 func (t Topic) Compacted() bool { return strings.Contains(t.CleanupPolicy, "compact") }
 
+// Lifetime is how long a record can be read, Forever where nothing is deleted by age: compaction alone does not.
+func (t Topic) Lifetime() time.Duration {
+	if t.Retention < 0 || t.Compacted() && !strings.Contains(t.CleanupPolicy, "delete") {
+		return Forever
+	}
+	return t.Retention
+}
+
 // TopicSpec is a topic to be created.
 type TopicSpec struct {
 	// Name of the topic. Required.
@@ -142,24 +150,25 @@ func (a *Admin) EndOffsets(ctx context.Context, topic string) (map[int32]int64, 
 func (a *Admin) CreateTopic(ctx context.Context, spec TopicSpec) error {
 	rsp, err := a.adm.CreateTopic(ctx, orDefault(spec.Partitions), int16(orDefault(spec.Replication)), spec.configs(), spec.Name)
 	switch {
-	case errors.Is(err, kerr.TopicAlreadyExists):
-		return nil
+	case errors.Is(err, kerr.TopicAlreadyExists): // as of now: created by another process -> asked of a broker that has not heard of it
+		return a.awaitTopic(ctx, spec.Name, known)
 	case err != nil && rsp.ErrMessage != "":
 		return fmt.Errorf("create topic %q: %w (%s)", spec.Name, err, rsp.ErrMessage)
 	case err != nil:
 		return fmt.Errorf("create topic %q: %w", spec.Name, err)
 	}
-	return a.awaitTopic(ctx, spec.Name)
+	return a.awaitTopic(ctx, spec.Name, writable)
 }
 
-// awaitTopic waits until a topic can be written to. The controller answers a creation before the brokers have heard of
+// awaitTopic waits until a topic is known to the brokers and as it should be: one that is new, so that it can be written
+// to. The controller answers a creation before the brokers have heard of
 // it: created -> a producer asks another broker -> unknown topic.
-func (a *Admin) awaitTopic(ctx context.Context, name string) error {
+func (a *Admin) awaitTopic(ctx context.Context, name string, ready func(kadm.TopicDetail) bool) error {
 	tick := time.NewTicker(visiblePoll)
 	defer tick.Stop()
 	for {
 		detail, err := a.detail(ctx, name)
-		if err == nil && writable(detail) {
+		if err == nil && ready(detail) {
 			return nil
 		}
 		if err != nil && !errors.Is(err, ErrUnknownTopic) && !kerr.IsRetriable(err) {
@@ -173,13 +182,15 @@ func (a *Admin) awaitTopic(ctx context.Context, name string) error {
 	}
 }
 
+func known(d kadm.TopicDetail) bool { return len(d.Partitions) > 0 }
+
 func writable(d kadm.TopicDetail) bool {
 	for _, p := range d.Partitions {
 		if p.Err != nil || p.Leader < 0 {
 			return false
 		}
 	}
-	return len(d.Partitions) > 0
+	return known(d)
 }
 
 func (a *Admin) detail(ctx context.Context, name string) (kadm.TopicDetail, error) {

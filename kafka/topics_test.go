@@ -57,6 +57,19 @@ func TestAdmin(t *testing.T) {
 		require.True(t, got.Compacted())
 	})
 
+	// created by another process -> a broker that has not heard of it is asked -> unknown topic
+	t.Run("ATopicThatAnotherHasJustMadeIsWaitedFor", func(t *testing.T) {
+		t.Parallel()
+		fake, client := cluster(t)
+		require.NoError(t, fake.CreateTopic("t", 2, nil))
+		unheard := fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "t", Err: kerr.UnknownTopicOrPartition, Count: 2})
+		a := admin(t, client)
+		require.NoError(t, a.CreateTopic(t.Context(), kafka.TopicSpec{Name: "t"}))
+		require.Equal(t, 2, unheard.Hits())
+		_, err := a.Topic(t.Context(), "t")
+		require.NoError(t, err)
+	})
+
 	t.Run("WhatIsNotSpecifiedIsTheClusters", func(t *testing.T) {
 		t.Parallel()
 		_, client := cluster(t, kfake.DefaultNumPartitions(5))

@@ -28,6 +28,11 @@ func (t *teller) fail(e *dlq.Entry, err error) {
 	if errors.As(err, &nameless) {
 		text = fmt.Sprintf("without a %s: give %s", nameless.Lacks, t.f.lacking(e, nameless.Lacks))
 	}
+	var missing *dlq.NoReplayTopicError
+	if errors.As(err, &missing) {
+		text = dlq.Escape(fmt.Appendf(nil, "replay topic %q does not exist: nobody of group %q reads it yet; start a consumer of that "+
+			"group with Config.CreateDeadLetterTopics, or add --create-topic; check that the group is the right one", missing.Topic, missing.Group), maxMessage)
+	}
 	g := t.failures.of(text)
 	g.n++
 	if g.n > fewPlaces {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -147,7 +146,7 @@ func (f *replayFlags) send(ctx context.Context, s streams, cfg dlq.ReadConfig, b
 		fmt.Fprintln(s.out) // between the letters and their sum
 	}
 	if err != nil && sum.Matched == 0 && ctx.Err() == nil {
-		return f.explain(err)
+		return topicError(f.topic, err)
 	}
 	printSummary(s, f, sum)
 	f.notes(s, sum, tell)
@@ -156,24 +155,11 @@ func (f *replayFlags) send(ctx context.Context, s streams, cfg dlq.ReadConfig, b
 		fmt.Fprintf(s.err, "stopped: %v. Run the same command again for the rest; what was sent is not done twice.\n", context.Cause(ctx))
 		return errReported
 	case err != nil:
-		return f.explain(fmt.Errorf("ended early: %w", err))
+		return topicError(f.topic, fmt.Errorf("ended early: %w", err))
 	case sum.Failed > 0:
 		return errReported
 	}
 	return nil
-}
-
-// explain adds the flag that would have helped.
-func (f *replayFlags) explain(err error) error {
-	var missing *dlq.NoReplayTopicError
-	if errors.As(err, &missing) {
-		return &failure{
-			err: fmt.Errorf("replay topic %q does not exist: nobody of group %q reads it yet", missing.Topic, missing.Group),
-			hint: "start a consumer of that group with Config.CreateDeadLetterTopics, or add --create-topic; " +
-				"check that the group is the right one",
-		}
-	}
-	return topicError(f.topic, err)
 }
 
 // printSummary says what became of the letters, a line each.
