@@ -50,11 +50,14 @@ func (a *answer) Close() error {
 	return a.ReadCloser.Close()
 }
 
-// Check gives the error that an answer is: nil below 400, else a *fault.StatusError, which knows what the answer means
-// for a record. Then the body is read and closed, so that its connection can be used again; read it before if there is
+// Check gives the error that an answer is: a *fault.StatusError, which knows what the answer means for a record, from 400
+// on, and for a redirect that was not followed although it says that the request was not carried out (307, 308); else
+// nil. Then the body is read and closed, so that its connection can be used again; read it before if there is
 // something in it, and do not put it into errors. The method, the status and Retry-After are all that the error says.
 func Check(resp *http.Response) error {
-	if resp.StatusCode < http.StatusBadRequest {
+	switch {
+	case resp.StatusCode == http.StatusTemporaryRedirect, resp.StatusCode == http.StatusPermanentRedirect:
+	case resp.StatusCode < http.StatusBadRequest:
 		return nil
 	}
 	keep(resp)

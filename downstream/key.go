@@ -37,7 +37,11 @@ func withKey(req *http.Request) *http.Request {
 	return &out
 }
 
+// operation is that of the first request: after a redirect it is still the same one, and with a key of its own it would be
+// carried out twice. So it is for another host too: a redirect that keeps the method hands the whole request on, and the
+// key has no secret in it.
 func operation(req *http.Request) string {
+	req = origin(req)
 	if name, ok := req.Context().Value(operationKey{}).(string); ok {
 		return name
 	}

@@ -23,7 +23,8 @@ import (
 // are one call to the breaker and the hooks. In a route that calls another dependency there is one try, too.
 //
 // On behalf of a record every request that is not safe carries an idempotency key; see [IdempotencyKey] and
-// [WithOperation]. Requests that have one keep it.
+// [WithOperation]. Requests that have one keep it. A redirect keeps the key of the request that it redirects; one that
+// makes a GET of it (301, 302 and 303 do) is not followed: whether the request was carried out is not known then.
 func (d *Dependency) Transport(base http.RoundTripper) http.RoundTripper {
 	if base == nil {
 		base = defaultBase(d.cfg.MaxConcurrent)
@@ -102,6 +103,10 @@ type dependencyKey struct{}
 // try sends req once. Its context ends with the answer's body: at the return of RoundTrip it would cut the body off.
 // ended is told how the body of a success ended; an answer that is a failure has ended with its status.
 func (t *transport) try(req *http.Request, timeout time.Duration, ended func(error)) (*http.Response, error) {
+	if err := turned(req); err != nil {
+		closeBody(req)
+		return nil, err
+	}
 	ctx, cancel := deadline(context.WithValue(req.Context(), dependencyKey{}, t.d), timeout)
 	var s sending
 	ctx, s.stop = context.WithCancelCause(ctx)

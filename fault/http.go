@@ -80,6 +80,9 @@ func (e *StatusError) class() Class {
 	// Our credentials, or a network that wants some: every record would fail, and none is at fault.
 	case http.StatusUnauthorized, http.StatusProxyAuthRequired, http.StatusNetworkAuthenticationRequired:
 		return ClassUnavailable
+	// It is elsewhere, and nothing was done here: its address is wrong for every record.
+	case http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return ClassUnavailable
 	case http.StatusConflict, http.StatusUnprocessableEntity:
 		return e.aboutItsKey()
 	case http.StatusServiceUnavailable, http.StatusRequestTimeout:

@@ -33,8 +33,8 @@ func TestStatus(t *testing.T) {
 
 	add(fault.ClassTransient, "", post, 421, 425, 429)
 	add(fault.ClassAmbiguous, "", post, 408, 500, 502, 503, 504, 507, 520, 524, 599)
-	add(fault.ClassUnavailable, "", post, 401, 407, 511)
-	add(fault.ClassPermanent, "", post, 400, 403, 404, 409, 410, 412, 413, 415, 422, 501, 505, 200, 302, 0, 600, -1)
+	add(fault.ClassUnavailable, "", post, 307, 308, 401, 407, 511)
+	add(fault.ClassPermanent, "", post, 400, 403, 404, 409, 410, 412, 413, 415, 422, 501, 505, 200, 302, 0, 600, 999, -1)
 
 	add(fault.ClassTransient, "WithRetryAfter", told, 429, 503)
 	add(fault.ClassAmbiguous, "WithRetryAfter", told, 408, 500)
