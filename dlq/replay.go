@@ -24,7 +24,7 @@ type ReplayConfig struct {
 	//
 	// Defaults to 10.
 	MaxReplays int
-	// Skip says of each letter that would be sent whether, and why, it is not to be; "" lets it. Optional.
+	// Skip says of each letter whether, and why, it is not to be sent; "" leaves that to the other rules. Optional.
 	Skip func(*Entry) Skip
 	// Create makes a replay topic that does not exist, like the consumer that is to read it: as many partitions and replicas
 	// as its source, and the retention, room and min.insync.replicas of the dead letters.

@@ -81,17 +81,22 @@ func (r *replayer) take(ctx context.Context, e *Entry) error {
 }
 
 func (r *replayer) skip(e *Entry) Skip {
-	switch env := &e.Envelope; {
+	switch {
 	case e.Later != nil:
 		return SkipSuperseded
 	case e.Format == FormatUnknown && !slices.Contains(r.cfg.Read.Filter.Formats, FormatUnknown):
 		return SkipNoLetter
+	}
+	if r.cfg.Skip != nil {
+		if why := r.cfg.Skip(e); why != "" {
+			return why
+		}
+	}
+	switch env := &e.Envelope; {
 	case env.Replays >= r.cfg.MaxReplays:
 		return SkipTooOften
 	case env.Reason == IDConflict && !r.cfg.NewID:
 		return SkipIDConflict
-	case r.cfg.Skip != nil:
-		return r.cfg.Skip(e)
 	}
 	return ""
 }

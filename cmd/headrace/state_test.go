@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/headrace/headrace/dlq"
 	"github.com/headrace/headrace/internal/pgtest"
 	"github.com/headrace/headrace/migrations"
 	"github.com/headrace/headrace/record"
@@ -101,8 +102,15 @@ func TestReplay_StateDeadLeavesOutWhatHasHadItsEffect(t *testing.T) {
 	require.Equal(t, map[record.Outcome]int{record.Effected: 2}, w.outcomes(2))
 	w.requireEffects(3)
 
+	env := exhausted(9) // a contradiction that has had its own effect is not waiting for --new-id
+	env.Reason = dlq.IDConflict
+	w.bury(env, nil, nil)
+	_, err := w.pool.Exec(t.Context(), `insert into headrace.inbox (consumer_id, message_id, state, value_hash, coordinates)
+		select id, $1, 0, 0, 0 from headrace.consumers`, dlq.NewIDAt(env.TopicID, env.Origin.Partition, env.Origin.Offset))
+	require.NoError(t, err)
+
 	w.terminal = true
 	w.typed = readerFunc(func([]byte) (int, error) { require.Fail(t, "there is nothing to ask"); return 0, io.EOF })
 	r = w.ok("dlq", "replay", "--topic", "orders.dlq", "--state", "dead")
-	require.Contains(t, r.out, "skipped  3  3 effected\n")
+	require.Contains(t, r.out, "skipped  4  4 effected\n")
 }
