@@ -19,10 +19,10 @@ import (
 
 // billing is what is done with an order: it is charged, and then posted to its account with the charge's number.
 type billing struct {
-	topic  string // whose accounts and postings
-	till   string // where orders are charged
-	client *http.Client
-	mended atomic.Bool // the handler's bugs are fixed
+	topic    string // whose accounts and postings
+	payments string // where orders are charged
+	client   *http.Client
+	mended   atomic.Bool // the handler's bugs are fixed
 }
 
 // call charges an order. Its client sends the Idempotency-Key and says what a failure means.
@@ -36,7 +36,7 @@ func (b *billing) call(ctx context.Context, e consumer.Event[order]) (payments.C
 	if err != nil {
 		return c, fault.Permanent(err)
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, b.till+"/charges", bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, b.payments+"/charges", bytes.NewReader(body))
 	if err != nil {
 		return c, fault.Permanent(err)
 	}

@@ -28,7 +28,7 @@ type demo struct {
 	admin      *kadm.Client
 	payments   *payments.Service
 	dependency *downstream.Dependency // the payment service as the members see it
-	wires      *http.Transport        // to it
+	transport  *http.Transport        // to it
 	billing    *billing
 	tally      *tally
 	progress   *progress
@@ -82,8 +82,8 @@ func (d *demo) prepare(ctx context.Context) error {
 }
 
 func (d *demo) close() {
-	if d.wires != nil {
-		d.wires.CloseIdleConnections()
+	if d.transport != nil {
+		d.transport.CloseIdleConnections()
 	}
 	if d.payments != nil {
 		d.payments.Close()

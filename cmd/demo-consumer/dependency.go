@@ -20,7 +20,7 @@ var breaker = downstream.BreakerConfig{MinRequests: 20, FailureRatio: 0.5, Windo
 func (d *demo) openPayments(ctx context.Context) error {
 	s := d.settings
 	service, err := payments.Start(ctx, payments.Config{
-		DSN: d.world.books, Merchant: s.topic, Slow: 2 * callTimeout, Logger: d.log,
+		DSN: d.world.paymentsDSN, Merchant: s.topic, Slow: 2 * callTimeout, Logger: d.log,
 		Fault: func(order string) payments.Fault { return paymentFault(kindOf(s.seed, order)) },
 	})
 	if err != nil {
@@ -33,8 +33,8 @@ func (d *demo) openPayments(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.wires = connections(d.dependency.Config().MaxConcurrent)
-	d.billing = &billing{topic: s.topic, till: service.URL(), client: &http.Client{Transport: d.dependency.Transport(d.wires)}}
+	d.transport = connections(d.dependency.Config().MaxConcurrent)
+	d.billing = &billing{topic: s.topic, payments: service.URL(), client: &http.Client{Transport: d.dependency.Transport(d.transport)}}
 	return nil
 }
 

@@ -143,7 +143,7 @@ func (d *demo) readCharges(ctx context.Context, f *facts) error {
 		return err
 	}
 	var all []payments.Charge
-	if err := fetch(&http.Client{Transport: d.wires}, r, &all); err != nil {
+	if err := fetch(&http.Client{Transport: d.transport}, r, &all); err != nil {
 		return err
 	}
 	for _, c := range all {

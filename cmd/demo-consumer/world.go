@@ -16,19 +16,19 @@ import (
 
 // world is what the demo runs in: a broker and a database, brought along or somebody else's.
 type world struct {
-	client   kafka.ClientConfig
-	dsn      string
-	db       *pgxpool.Pool
-	books    string // the payment service's: a server of its own, or a schema of its own on somebody else's
-	gate     *gate
-	database *embedded.Server // nil if it is somebody else's
-	vault    *embedded.Server // the payment service's, nil if it is somebody else's
-	broker   *kfake.Cluster   // nil if it is somebody else's
+	client      kafka.ClientConfig
+	dsn         string
+	db          *pgxpool.Pool
+	paymentsDSN string // the payment service's: a server of its own, or a schema of its own on somebody else's
+	gate        *gate
+	database    *embedded.Server // nil if it is somebody else's
+	paymentsDB  *embedded.Server // the payment service's, nil if it is somebody else's
+	broker      *kfake.Cluster   // nil if it is somebody else's
 }
 
 // open brings up what the settings do not name.
 func open(ctx context.Context, s settings, log *slog.Logger) (*world, error) {
-	w := &world{client: kafka.ClientConfig{Brokers: s.brokers, Logger: log}, dsn: s.dsn, books: s.dsn, gate: newGate()}
+	w := &world{client: kafka.ClientConfig{Brokers: s.brokers, Logger: log}, dsn: s.dsn, paymentsDSN: s.dsn, gate: newGate()}
 	if err := errors.Join(w.openBroker(), w.openDatabase(ctx)); err != nil {
 		w.close()
 		return nil, err
@@ -73,11 +73,11 @@ func (w *world) startServers(ctx context.Context) error {
 	}
 	var both errgroup.Group
 	both.Go(start(&w.database))
-	both.Go(start(&w.vault))
+	both.Go(start(&w.paymentsDB))
 	if err := both.Wait(); err != nil {
 		return err
 	}
-	w.dsn, w.books = w.database.DSN(), w.vault.DSN()
+	w.dsn, w.paymentsDSN = w.database.DSN(), w.paymentsDB.DSN()
 	return nil
 }
 
@@ -111,7 +111,7 @@ func (w *world) close() {
 	if w.broker != nil {
 		w.broker.Close()
 	}
-	for _, server := range []*embedded.Server{w.database, w.vault} {
+	for _, server := range []*embedded.Server{w.database, w.paymentsDB} {
 		if server != nil {
 			_ = server.Close() // its directory goes with the process in any case
 		}
