@@ -248,7 +248,8 @@ func (c *Consumer) stack(s spec, inbox *dedup.Route, letters *dlq.Writer, shared
 			MaxHold: c.cfg.MaxHold, DeadLetterTimeout: c.cfg.DeadLetterTimeout,
 		},
 		Gates:   middleware.NewGates(downstream.GateConfig{ProbeTimeout: c.probeTimeout(add(s.callTimeout(), s.options.AttemptTimeout))}, shared...),
-		Batches: true, Hooks: c.hooks, Tracer: c.cfg.Tracer, Logger: c.cfg.Logger,
+		NotTaken: c.replays.first,
+		Batches:  true, Hooks: c.hooks, Tracer: c.cfg.Tracer, Logger: c.cfg.Logger,
 	}
 	if s.call != nil {
 		rt.Repeatable = true // every Repeat that is not refused says so

@@ -56,6 +56,29 @@ func TestReplay(t *testing.T) {
 		require.EqualValues(t, 1, b.length("orders.dlq"))
 	})
 
+	t.Run("ForARouteThatNobodyHasIsNoSilentSuccess", func(t *testing.T) {
+		t.Parallel()
+		b := newBed(t)
+		post := effectRoute("old-name")
+		post.Apply = func(context.Context, pgx.Tx, Event[item]) error { return fault.Permanent(errors.New("never")) }
+		r := b.start(b.config(), post)
+		b.produce(of(item{ID: "order", Kind: "ok"}))
+		require.Equal(t, map[record.Outcome]int{record.Dead: 1}, b.outcomes(1))
+		r.stop()
+		cfg := b.config()
+		reports := make(chan record.Report, 100)
+		settle := cfg.Hooks.OnSettle
+		cfg.Hooks = &record.Hooks{OnSettle: settle, OnReport: func(i record.Report) { reports <- i }}
+		b.start(cfg, effectRoute("post"), effectRoute("audit"))
+		b.produce(replayOf(t, b.letter("orders.dlq")), replayOf(t, b.letter("orders.dlq")))
+		require.Equal(t, map[record.Outcome]int{record.Foreign: 4}, b.outcomes(4))
+		told := <-reports
+		require.Equal(t, record.ReportReplayNotTaken, told.Kind)
+		require.ErrorContains(t, told.Err, `route "old-name"`)
+		require.Contains(t, told.Hint, "--to-route")
+		require.Empty(t, reports, "of many letters once, whichever route sees them")
+	})
+
 	t.Run("ThatFailsAgainDiesAgainInTheSameTopic", func(t *testing.T) {
 		t.Parallel()
 		b := newBed(t)

@@ -137,3 +137,15 @@ func (e *NoReplayTopicError) Unwrap() error { return e.Err }
 func (e *NoReplayTopicError) Hint() string {
 	return fmt.Sprintf("start a consumer of group %s with Config.CreateDeadLetterTopics, or replay with --create-topic", e.Group)
 }
+
+// UnknownRouteError is a letter for a route that ReplayConfig.Known does not know: nobody would take it up.
+type UnknownRouteError struct{ Group, Route string }
+
+func (e *UnknownRouteError) Error() string {
+	return fmt.Sprintf("the database knows no route %q of consumer group %q: nobody would take it up", e.Route, e.Group)
+}
+
+// Hint says what to do.
+func (e *UnknownRouteError) Hint() string {
+	return "was the route renamed or misspelt? ReplayConfig.ToRoute (--to-route) sends the letters of one route to another"
+}

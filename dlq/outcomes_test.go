@@ -112,6 +112,13 @@ func TestUnknownRoutes_NameWhatAWrongDatabaseDoesNotKnow(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Equal(t, []string{"audit/post", "billing/archive"}, got)
+	for route, known := range map[string]bool{"post": true, "psot": false, "p\x00": false} {
+		found, err := dlq.Directory(pool)(t.Context(), "billing", route)
+		require.NoError(t, err)
+		require.Equal(t, known, found)
+	}
+	_, err = dlq.Directory(broken{})(t.Context(), "billing", "post")
+	require.ErrorIs(t, err, errBoom)
 	got, err = dlq.UnknownRoutes(t.Context(), broken{}, []*dlq.Entry{of("", "")})
 	require.NoError(t, err, "there is nothing to ask")
 	require.Empty(t, got)

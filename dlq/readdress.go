@@ -17,7 +17,7 @@ func (r *replayer) envelope(ctx context.Context, e *Entry) (Envelope, error) {
 	env := e.Envelope
 	env.Replays++
 	if e.Format == FormatHeadrace {
-		env.Group, env.Route = cmp.Or(env.Group, r.cfg.Group), cmp.Or(env.Route, r.cfg.Route)
+		env.Group, env.Route = cmp.Or(env.Group, r.cfg.Group), cmp.Or(r.cfg.ToRoute, env.Route, r.cfg.Route)
 		env.Origin.Topic = cmp.Or(env.Origin.Topic, r.cfg.Source)
 	} else {
 		if err := r.adopt(ctx, e, &env); err != nil {

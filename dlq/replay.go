@@ -14,6 +14,13 @@ type ReplayConfig struct {
 	// fails. Source is the topic of those that do not say it. Our own letters name all three, and go there. What is no
 	// letter of any known format is sent only if the Filter's Formats name FormatUnknown.
 	Source, Group, Route string
+	// ToRoute sends our own letters to this route instead of the one that they name: for a route that was renamed, or whose
+	// work another has taken over. The inbox knows it as another consumer: what the old route had effected it would effect
+	// again, so it is for letters of what is dead there. It wants one route in the Filter's Routes, the old one.
+	ToRoute string
+	// Known says whether a consumer group has a route, as a Directory of its database does: letters for one that it has not
+	// fail with *UnknownRouteError. nil: they are sent, and nobody takes them up. Optional.
+	Known func(ctx context.Context, group, route string) (bool, error)
 	// DryRun sends nothing. Each is called and everything counted as if it had been sent.
 	DryRun bool
 	// NewID lets letters with the reason id_conflict run as records of their own, under an identity made of where they
@@ -87,7 +94,7 @@ type Summary struct {
 // and run again, or run twice at once: the inbox knows each record by its identity and lets it have its effect once.
 //
 // A letter that cannot be sent is told to Each and the others go on: it is too large, or its replay topic is missing
-// (*NoReplayTopicError), not fit or not ours to write to. Replay ends early, with an error, when ctx ends and when the
+// (*NoReplayTopicError), not fit or not ours to write to, its route is unknown. Replay ends early, with an error, when ctx ends and when the
 // cluster does not answer; the Summary says what was sent until then, and running it again is safe.
 func Replay(ctx context.Context, cfg ReplayConfig) (Summary, error) {
 	cfg = cfg.withDefaults()
@@ -124,6 +131,9 @@ func (c ReplayConfig) withDefaults() ReplayConfig {
 func (c ReplayConfig) validate() error {
 	if c.MaxReplays < 0 {
 		return fmt.Errorf("ReplayConfig.MaxReplays %d is negative", c.MaxReplays)
+	}
+	if c.ToRoute != "" && len(c.Read.Filter.Routes) != 1 {
+		return fmt.Errorf("ReplayConfig.ToRoute %q wants the one route in Filter.Routes whose letters are meant, not %d", c.ToRoute, len(c.Read.Filter.Routes))
 	}
 	if c.Timeout < time.Second {
 		return fmt.Errorf("ReplayConfig.Timeout %s is below 1s, which leaves no room for a retry", c.Timeout)

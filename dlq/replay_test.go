@@ -678,6 +678,53 @@ func TestReplay_Faults(t *testing.T) {
 		require.EqualValues(t, 1, summary.Failed)
 	})
 
+	t.Run("AMisspeltRouteIsNoDestination", func(t *testing.T) {
+		t.Parallel()
+		_, s := fake(t)
+		dead(t, s.brokers, s.from, 2)
+		s.put(t, "spring", sprung())
+		asked := 0
+		cfg := s.config()
+		cfg.Source, cfg.Group, cfg.Route = s.from, "billing", "psot"
+		cfg.Known = func(_ context.Context, group, route string) (bool, error) {
+			asked++
+			require.Equal(t, "billing", group)
+			return route == "post", nil
+		}
+		cfg.Each = func(e *dlq.Entry, r dlq.Result) {
+			if e.Format == dlq.FormatSpring {
+				var unknown *dlq.UnknownRouteError
+				require.ErrorAs(t, r.Err, &unknown)
+				require.Equal(t, "psot", unknown.Route)
+			}
+		}
+		summary, err := dlq.Replay(t.Context(), cfg)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, summary.Sent)
+		require.EqualValues(t, 1, summary.Failed)
+		require.Equal(t, 2, asked, "once for each route")
+
+		cfg.Known = func(context.Context, string, string) (bool, error) { return false, errBoom }
+		_, err = dlq.Replay(t.Context(), cfg)
+		require.ErrorIs(t, err, errBoom)
+	})
+
+	t.Run("TheLettersOfARenamedRouteGoToItsNewName", func(t *testing.T) {
+		t.Parallel()
+		_, s := fake(t)
+		dead(t, s.brokers, s.from, 2)
+		cfg := s.config()
+		cfg.ToRoute = "posting"
+		_, err := dlq.Replay(t.Context(), cfg)
+		require.ErrorContains(t, err, `ToRoute "posting" wants the one route in Filter.Routes`)
+		cfg.Read.Filter.Routes = []string{"post"}
+		_, err = dlq.Replay(t.Context(), cfg)
+		require.NoError(t, err)
+		for _, env := range s.replayed(t) {
+			require.Equal(t, "posting", env.Route)
+		}
+	})
+
 	t.Run("NonsenseIsRefused", func(t *testing.T) {
 		t.Parallel()
 		_, s := fake(t)

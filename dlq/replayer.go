@@ -29,6 +29,7 @@ type replayer struct {
 	admin *kafka.Admin
 	pub   *kafka.Publisher
 	unfit map[string]error     // replay topics that were looked at, and what is wrong with them
+	found map[[2]string]bool   // groups with a route, and whether there is one
 	ids   map[string]uuid.UUID // of source topics, for letters that do not tell
 	batch []parcel
 	bytes int
@@ -53,7 +54,7 @@ func newReplayer(cfg ReplayConfig) (*replayer, error) {
 		return nil, err
 	}
 	return &replayer{
-		cfg: cfg, admin: admin, pub: pub, unfit: map[string]error{}, ids: map[string]uuid.UUID{},
+		cfg: cfg, admin: admin, pub: pub, unfit: map[string]error{}, found: map[[2]string]bool{}, ids: map[string]uuid.UUID{},
 		sum: Summary{ByTopic: map[string]int64{}, Skipped: map[Skip]int64{}},
 	}, nil
 }
@@ -109,6 +110,9 @@ func (r *replayer) address(ctx context.Context, p *parcel) error {
 	}
 	topic := ReplayTopic(env.Origin.Topic, env.Group)
 	if p.result.Err = r.undeliverable(p.entry, env); p.result.Err == nil {
+		p.result.Err, err = r.known(ctx, env)
+	}
+	if err == nil && p.result.Err == nil {
 		p.result.Err, err = r.check(ctx, p.entry, env, topic)
 	}
 	if err == nil && p.result.Err == nil {

@@ -14,13 +14,16 @@ import (
 // them leave the record alone.
 
 // unwrap takes the envelope off r, once a delivery, and says whether r is a letter of this route. The error is of what
-// nobody of us wrote.
+// nobody of us wrote. A letter of this group that no route takes up is told of.
 func (rt *Route) unwrap(r *record.Record) (mine bool, err error) {
 	if r.Letter != nil {
 		return true, nil
 	}
 	env, original, err := dlq.DecodeReplayed(r.Headers)
 	if err != nil || env.Group != rt.Group || env.Route != rt.Name {
+		if err == nil && env.Group == rt.Group && rt.NotTaken != nil && rt.NotTaken(r.Topic, env.Route) {
+			rt.reportNotTaken(r, &env)
+		}
 		return false, err
 	}
 	r.Letter, r.Headers = &env, original
@@ -28,6 +31,17 @@ func (rt *Route) unwrap(r *record.Record) (mine bool, err error) {
 		r.Timestamp = env.Timestamp
 	}
 	return true, nil
+}
+
+// reportNotTaken tells of a replay that would look like a success: it was sent, and everybody has left it alone.
+func (rt *Route) reportNotTaken(r *record.Record, env *dlq.Envelope) {
+	rt.report(record.Report{
+		Kind: record.ReportReplayNotTaken, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset,
+		Err: fmt.Errorf("a dead letter was replayed for route %q, and this process runs no route of that name on %q", env.Route, env.Origin.Topic),
+		Hint: "nothing was done with it, nor with others for that route; its letter is still there: replay it for the route that has its " +
+			"work now (headrace dlq replay --route with the old name and --to-route with the new one, or --as-route put right); while a " +
+			"deploy rolls, replay it again after that",
+	})
 }
 
 // leave settles a record that is none of this route's. What nobody of us wrote is told of: whoever writes there could

@@ -83,6 +83,10 @@ type Route struct {
 	// Flood guards the dead letter topic. Defaults to a guard of the route's own.
 	Flood *FloodGuard
 
+	// NotTaken says of the route that a record of a replay topic names, and which is not this one, whether nobody takes it
+	// up and that is to be reported: of many letters once. nil: it is never reported.
+	NotTaken func(replayTopic, route string) bool
+
 	// Batches says that everything around the stack knows messages of several records, which have no payload. If it is
 	// false, the first one is reported: a stock middleware before the stack would look at an empty message.
 	Batches bool

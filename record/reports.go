@@ -29,6 +29,8 @@ const (
 	ReportParkingFailed = "parking_failed"
 	// ReportPartitionError: a partition cannot be fetched; it is held and tried again.
 	ReportPartitionError = "partition_error"
+	// ReportReplayNotTaken: a dead letter was replayed for a route that nobody in this process has.
+	ReportReplayNotTaken = "replay_not_taken"
 	// ReportReplayWithoutEnvelope: a record of a replay topic was not written by Headrace.
 	ReportReplayWithoutEnvelope = "replay_without_envelope"
 	// ReportStackOrder: the layers are not in the order of middleware.Stack.
@@ -51,6 +53,6 @@ const (
 var ReportKinds = [...]string{
 	ReportBatchWithoutPayload, ReportCommitFailed, ReportCoordinatorSilent, ReportCrashLoop, ReportDataLoss,
 	ReportDeadLetterNotWritten, ReportFloodGuard, ReportGroupError, ReportLeftUnsettled, ReportNotCorroborated,
-	ReportOffsetOutOfRange, ReportParkingFailed, ReportPartitionError, ReportReplayWithoutEnvelope, ReportStackOrder, ReportStrayPanic,
-	ReportStuckRecord, ReportSubscriptionGone, ReportTopicRecreated, ReportTransactionEnded, ReportVerdictNotWritten,
+	ReportOffsetOutOfRange, ReportParkingFailed, ReportPartitionError, ReportReplayNotTaken, ReportReplayWithoutEnvelope, ReportStackOrder,
+	ReportStrayPanic, ReportStuckRecord, ReportSubscriptionGone, ReportTopicRecreated, ReportTransactionEnded, ReportVerdictNotWritten,
 }

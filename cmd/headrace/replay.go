@@ -17,6 +17,7 @@ const defaultMaxReplays = 10
 type replayFlags struct {
 	lettersFlags
 	asSource, asGroup, asRoute       string
+	toRoute                          string
 	states                           []string
 	dsn                              dsnFlag
 	place                            string
@@ -44,6 +45,10 @@ More than one letter wants a yes: on a terminal you are asked, elsewhere add --y
 or by one --at or --id needs none. Letters of other systems (Watermill, Spring, Connect) do not say for whom they are:
 name it with --as-group and --as-route.
 
+A route that was renamed is another one, and nobody takes up the letters of its old name: --route old --to-route new
+sends them to the new one. A record that the old route has effected and the new one has not would be effected again, so
+it is for what is dead. With --dsn a letter for a route that the database has never seen is not sent.
+
 The exit code is 1 if a letter could not be sent; the others were.`,
 		Example: `  headrace dlq replay --brokers kafka:9092 --topic orders.dlq 3/120
   headrace dlq replay --topic orders.dlq --reason exhausted --since 2h --dry-run
@@ -58,9 +63,10 @@ The exit code is 1 if a letter could not be sent; the others were.`,
 	fs.BoolVarP(&f.yes, "yes", "y", false, "do not ask")
 	fs.StringVar(&f.asGroup, "as-group", "", "consumer `group` of letters that name none: another system's")
 	fs.StringVar(&f.asRoute, "as-route", "", "`route` of letters that name none")
+	fs.StringVar(&f.toRoute, "to-route", "", "send the letters of the one --route to this `route` instead: it was renamed")
 	fs.StringVar(&f.asSource, "as-source", "", "source `topic` of letters that name none")
 	fs.StringSliceVar(&f.states, "state", nil, "only letters whose record is in one of these `states`, by the database: "+strings.Join(states(), ", "))
-	f.dsn.register(fs, "the consumer's database, for --state")
+	f.dsn.register(fs, "the consumer's database, for --state and to know its routes")
 	fs.BoolVar(&f.newID, "new-id", false, "replay id_conflict letters too, as records of their own: "+beside+"; without it they are skipped")
 	fs.BoolVar(&f.createTopics, "create-topic", false, "create a replay topic that does not exist, as the consumer does at its start")
 	fs.IntVar(&f.maxReplays, "max-replays", defaultMaxReplays, "skip records that were replayed this many `times`")
@@ -98,6 +104,9 @@ func (f *replayFlags) check(s streams, args []string) (dlq.ReadConfig, error) {
 	if f.maxReplays < 1 {
 		return dlq.ReadConfig{}, usagef("--max-replays %d is below 1", f.maxReplays).fix("leave it out, or let a record be replayed at least once")
 	}
+	if f.toRoute != "" && len(f.filter.routes) != 1 {
+		return dlq.ReadConfig{}, usagef("--to-route %q wants one --route, whose letters are meant", f.toRoute).fix("name the old route, as in --route old-name --to-route " + f.toRoute)
+	}
 	for _, state := range f.states {
 		if !slices.Contains(states(), state) {
 			return dlq.ReadConfig{}, usagef("--state %q is not known", state).fix("use some of: " + strings.Join(states(), ", "))
@@ -130,12 +139,20 @@ func single(f dlq.Filter) bool { return len(f.At) == 1 || len(f.IDs) == 1 }
 func (f *replayFlags) send(ctx context.Context, s streams, cfg dlq.ReadConfig, before *survey) error {
 	tell := newTeller(f, s, before)
 	replay := dlq.ReplayConfig{
-		Read: cfg, Source: f.asSource, Group: f.asGroup, Route: f.asRoute,
+		Read: cfg, Source: f.asSource, Group: f.asGroup, Route: f.asRoute, ToRoute: f.toRoute,
 		DryRun: f.dryRun, NewID: f.newID, Create: f.createTopics, MaxReplays: f.maxReplays,
 		Each: tell.each,
 	}
 	if len(f.states) > 0 {
 		replay.Skip = f.skip(before)
+	}
+	if f.asksInbox() {
+		pool, err := f.dsn.open(ctx, s)
+		if err != nil {
+			return err
+		}
+		defer pool.Close()
+		replay.Known = dlq.Directory(pool)
 	}
 	sum, err := dlq.Replay(ctx, replay)
 	tell.done()
