@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -53,6 +54,9 @@ func exampleOf(flag *pflag.Flag) string {
 
 // asFlag says which flag may have been meant by an argument without one.
 func asFlag(cmd *cobra.Command, argument string) string {
+	if slices.Contains(states(), argument) && cmd.Flags().Lookup("state") != nil {
+		return "leave it out: --state of this command takes no value, it shows the states; 'headrace dlq replay' chooses by them"
+	}
 	if cmd.Flags().Lookup("topic") != nil && !strings.ContainsAny(argument, "/ ") {
 		return "if it is the topic, write --topic " + quoted(argument)
 	}

@@ -160,6 +160,7 @@ func TestList_WrongCommandLine(t *testing.T) {
 		"--topic x --json=perhaps":                       `--json "perhaps" is no true or false`,
 		"--topic x --at":                                 "write it as in --at <topic/partition/offset>",
 		"orders.dlq":                                     "write --topic orders.dlq",
+		"--topic x --state dead":                         "--state of this command takes no value",
 		"--topic x --brokers a:1 --sasl-mechanism foo":   `--sasl-mechanism "foo" is not known`,
 		"--topic x --brokers a:1 --sasl-user me":         "without --sasl-mechanism",
 		"--topic x --brokers a:1 --sasl-mechanism plain": "without a user",
