@@ -116,11 +116,13 @@ func bytesJSON(b []byte) (text *string, encoded string) {
 	return nil, base64.StdEncoding.EncodeToString(b)
 }
 
+// timeJSON is null for no time, and for one that JSON's format has no digits for: a record's timestamp may be any 64 bits
+// of milliseconds, and one bad letter must not hide those behind it.
 func timeJSON(t time.Time) *time.Time {
-	if t.IsZero() {
+	utc := t.UTC()
+	if t.IsZero() || utc.Year() < 0 || utc.Year() > 9999 {
 		return nil
 	}
-	utc := t.UTC()
 	return &utc
 }
 
