@@ -65,7 +65,8 @@ type Envelope struct {
 	Latest Coordinates
 	// MessageID is the identity as the inbox stores it.
 	MessageID uuid.UUID
-	// ID is the identity's text where it is not that of MessageID itself, at most 1024 bytes.
+	// ID is the identity's text where it is not that of MessageID itself, at most 1024 bytes. A letter of another system has
+	// the id that CloudEvents' and Watermill's headers say, and no MessageID: what identifies it is for its route to find.
 	ID string
 	// Group and Route are for whom it is dead.
 	Group, Route string

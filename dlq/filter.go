@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // Filter says which letters are meant. It is the same for listing, showing and replaying, so that a dry run shows exactly
@@ -20,7 +22,8 @@ type Filter struct {
 	Groups, Routes []string
 	// Keys are the records' keys, byte for byte; "" is the empty key, and no value is the missing one.
 	Keys []string
-	// IDs are identities: as the producer wrote them, or as the inbox stores them.
+	// IDs are identities: as the producer wrote them, or as the inbox stores them. Of other systems' letters it is what
+	// CloudEvents' and Watermill's headers say.
 	IDs []string
 	// At are places: where a record was first read, or where its letter stands. A letter that is named by the place where
 	// it stands is meant although the record has a later one.
@@ -83,7 +86,7 @@ func (f Filter) matchID(env *Envelope) bool {
 		return true
 	}
 	return slices.ContainsFunc(f.IDs, func(id string) bool {
-		return id != "" && (id == env.Identity() || strings.EqualFold(id, env.MessageID.String()))
+		return id != "" && (id == env.Identity() || env.MessageID != uuid.Nil && strings.EqualFold(id, env.MessageID.String()))
 	})
 }
 

@@ -1,6 +1,7 @@
 package dlq_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/record"
 )
 
 func TestFilter(t *testing.T) {
@@ -41,6 +43,20 @@ func TestFilter(t *testing.T) {
 		} {
 			require.True(t, c.yes.Match(entry()), name)
 			require.False(t, c.no.Match(entry()), name)
+		}
+	})
+
+	t.Run("AWatermillLetterIsFoundByItsUUID", func(t *testing.T) {
+		t.Parallel()
+		for id, headers := range map[string][]record.Header{
+			"p-1":     append(poisoned(), record.Header{Key: record.UUIDHeader, Value: []byte("p-1")}),
+			"/shop#1": append(poisoned(), record.Header{Key: "ce_id", Value: []byte("1")}, record.Header{Key: "ce_source", Value: []byte("/shop")}),
+			"plain":   {{Key: record.UUIDHeader, Value: []byte("plain")}},
+		} {
+			headers = slices.DeleteFunc(headers, func(h record.Header) bool { return h.Key == record.UUIDHeader && len(h.Value) == 36 })
+			e := dlq.NewEntry(&record.Record{Topic: "poison", Headers: headers})
+			require.True(t, dlq.Filter{IDs: []string{id}}.Match(e), id)
+			require.False(t, dlq.Filter{IDs: []string{id + "0", uuid.Nil.String()}}.Match(e), id)
 		}
 	})
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/record"
 )
 
@@ -56,11 +57,23 @@ func foreign(r *record.Record) (Format, Envelope, []record.Header) {
 			if slices.Contains(c.marks, h.Key) {
 				env := c.read(r.Headers)
 				env.Fingerprint = fingerprint(env.Reason, env.ErrorType, env.Message)
-				return c.format, env, c.original(r.Headers)
+				original := c.original(r.Headers)
+				env.ID = producersID(original)
+				return c.format, env, original
 			}
 		}
 	}
-	return FormatUnknown, Envelope{Origin: unknownPlace}, r.Headers
+	return FormatUnknown, Envelope{Origin: unknownPlace, ID: producersID(r.Headers)}, r.Headers
+}
+
+// producersID is the id that a record has by the conventions that need no configuration, to find and show it by. What it
+// is to a route, which may have resolvers of its own, is decided when it is replayed.
+func producersID(hs []record.Header) string {
+	r := &record.Record{Headers: hs}
+	if err := dedup.Identify(r, dedup.DefaultIdentity()...); err != nil || r.Identity.FromCoordinates {
+		return ""
+	}
+	return r.Identity.ID
 }
 
 // original is the headers without the added ones.

@@ -109,7 +109,7 @@ func TestNewEntry_ReadsTheLettersOfOtherSystems(t *testing.T) {
 			[]record.Header{header("_watermill_message_uuid", "7d1b9f0e-1c55-4f3b-9c55-6d0a4a1f0d11"), header("trace-id", "4bf9")},
 			dlq.Envelope{
 				Origin: dlq.Coordinates{Topic: "orders", Partition: -1, Offset: -1}, Latest: nowhere,
-				Route: "post-order", Message: "cannot post: password=***",
+				ID: "7d1b9f0e-1c55-4f3b-9c55-6d0a4a1f0d11", Route: "post-order", Message: "cannot post: password=***",
 			},
 		},
 		"Spring": {sprung(), dlq.FormatSpring, trace, dlq.Envelope{

@@ -32,7 +32,7 @@ func (r *replayer) envelope(ctx context.Context, e *Entry) (Envelope, error) {
 
 // adopt gives a letter of another system what ours have.
 func (r *replayer) adopt(ctx context.Context, e *Entry, env *Envelope) error {
-	env.Group, env.Route = r.cfg.Group, r.cfg.Route
+	env.Group, env.Route, env.ID = r.cfg.Group, r.cfg.Route, "" // its identity is for the route to find
 	if env.Origin.Topic == "" {
 		env.Origin.Topic = r.cfg.Source
 	}
