@@ -20,7 +20,7 @@ var advised = map[dlq.Reason]advice{
 	},
 	dlq.Undecodable: {
 		"its bytes are not what the route expects",
-		"fix the decoder and replay, or have the producer send it again, right",
+		"fix the decoder and replay; or have the producer send it again, right and under a new id: under the same one it would be an id_conflict with these bytes",
 	},
 	dlq.Panic: {
 		"the handler panicked; the stack is in the letter",
