@@ -35,12 +35,14 @@ type owned struct {
 	concluded chan struct{}                // closed: the claim is closed, and event is valid
 	lines     map[*route.Route]*claim.Line // guarded by Subscriber.mu
 	hand      *sarama.ConsumerMessage      // given to watermill-kafka and not answered
+	vouched   int                          // how many more of from's are known to be of the topic, see vouch
+	leader    int32                        // that was asked last
 	event     string
 }
 
 func newOwned(m *member, sess sarama.ConsumerGroupSession, from sarama.ConsumerGroupClaim) *owned {
 	o := &owned{
-		m: m, sess: sess, from: from,
+		m: m, sess: sess, from: from, leader: anyBroker,
 		out: make(chan *sarama.ConsumerMessage), arrived: make(chan *message.Message, 1), settled: make(chan struct{}, 1),
 		returned: make(chan struct{}), concluded: make(chan struct{}), lines: make(map[*route.Route]*claim.Line),
 	}
@@ -95,7 +97,7 @@ func (o *owned) feed() {
 // conclude.
 func (o *owned) next() bool {
 	m, ok := receive(o, o.from.Messages())
-	if !ok {
+	if !ok || !o.vouch() {
 		return false
 	}
 	select {

@@ -73,7 +73,7 @@ func (m *member) look(ctx context.Context, partitions []int32) (*problem, place)
 		return &problem{kind: record.ReportPartitionError, err: err}, whole
 	}
 	if id != m.id {
-		return &problem{kind: record.ReportTopicRecreated, err: fmt.Errorf("topic id was %s and is %s", m.id, id)}, whole
+		return &problem{kind: record.ReportTopicRecreated, err: errAnew(m.id, id)}, whole
 	}
 	for _, partition := range partitions {
 		if err := m.outOfRange(ctx, partition); err != nil {

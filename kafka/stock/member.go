@@ -33,7 +33,8 @@ type member struct {
 	stock *wmkafka.Subscriber
 	id    uuid.UUID // of the topic, as it was first seen; only the one session at a time touches it
 
-	joined atomic.Bool // it has a session whose topic is as it should be
+	joined atomic.Bool // it has a session whose topic is as it should be, or was when it began
+	anew   atomic.Bool // in this session the topic was made anew
 
 	// Only the one session at a time, and the connection before it, touch these.
 	connects int // since the last session

@@ -33,7 +33,7 @@ func (p problem) hint() string {
 	case record.ReportOffsetOutOfRange:
 		return "the committed offset is not in the log any more, or not yet; this member reads nothing of the topic until the group's offset is set by hand"
 	case record.ReportTopicRecreated:
-		return "the topic was deleted and created again; this member reads nothing of it: check the group's offset, then restart"
+		return "the topic was deleted and created again; this member reads nothing of it: check the group's offset, which should be the new topic's start, then restart"
 	case record.ReportCommitFailed:
 		return "what was done since the last commit may be delivered again, and finds its inbox row"
 	case record.ReportGroupError:

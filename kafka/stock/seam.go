@@ -53,6 +53,7 @@ func (h *handler) Setup(sess sarama.ConsumerGroupSession) error {
 	h.m.connects = 0
 	// A session that fails as soon as it has begun is followed by the next without a pause.
 	if n := h.m.failures; n == 0 || h.m.s.wait(sess.Context(), backoff.Exponential(firstRetry, lastRetry, n-1)) {
+		h.m.anew.Store(false)
 		h.m.joined.Store(h.m.check(sess))
 	}
 	h.began = time.Now()
@@ -61,7 +62,9 @@ func (h *handler) Setup(sess sarama.ConsumerGroupSession) error {
 
 // Cleanup ends a session.
 func (h *handler) Cleanup(sess sarama.ConsumerGroupSession) error {
-	h.m.joined.Store(false)
+	if h.m.joined.Swap(false) { // of another session that finds the topic made anew, others may have begun the new one
+		h.m.rewind(sess)
+	}
 	if rebalanced(context.Cause(sess.Context())) || time.Since(h.began) > goodSession {
 		h.m.failures = 0
 	} else {

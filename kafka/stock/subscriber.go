@@ -26,7 +26,8 @@ const joinQuiet = 100 * time.Millisecond
 type Subscriber struct {
 	cfg    kafka.SourceConfig
 	sarama *sarama.Config
-	admin  *kadm.Client
+	lookup *kgo.Client
+	admin  *kadm.Client // of lookup
 
 	mu       sync.Mutex
 	routes   route.Table
@@ -65,7 +66,7 @@ func NewSubscriber(cfg Config) (*Subscriber, error) {
 		return nil, fmt.Errorf("kafka stock: %w", err)
 	}
 	s := &Subscriber{
-		cfg: cfg.Source, sarama: client, admin: kadm.NewClient(lookup),
+		cfg: cfg.Source, sarama: client, lookup: lookup, admin: kadm.NewClient(lookup),
 		routes: make(route.Table), members: make(map[string]*member), claims: make(map[*owned]struct{}),
 		problems: problems{at: make(map[place]*problem)},
 		done:     make(chan struct{}),
@@ -154,6 +155,7 @@ func (s *Subscriber) join() {
 	if len(s.members) == 0 {
 		s.loops.Go(s.tend)
 		s.loops.Go(s.watchCoordinator)
+		s.loops.Go(s.watchTopics)
 	}
 	for topic := range s.routes {
 		if s.members[topic] == nil {
