@@ -148,26 +148,21 @@ func (a *Admin) EndOffsets(ctx context.Context, topic string) (map[int32]int64, 
 // CreateTopic creates a topic and waits until the brokers know it. One that exists already is no error and stays as it
 // is.
 func (a *Admin) CreateTopic(ctx context.Context, spec TopicSpec) error {
-	rsp, err := a.adm.CreateTopic(ctx, orDefault(spec.Partitions), int16(orDefault(spec.Replication)), spec.configs(), spec.Name)
-	switch {
-	case errors.Is(err, kerr.TopicAlreadyExists): // as of now: created by another process -> asked of a broker that has not heard of it
-		return a.awaitTopic(ctx, spec.Name, known)
-	case err != nil && rsp.ErrMessage != "":
-		return fmt.Errorf("create topic %q: %w (%s)", spec.Name, err, rsp.ErrMessage)
-	case err != nil:
-		return fmt.Errorf("create topic %q: %w", spec.Name, err)
-	}
-	return a.awaitTopic(ctx, spec.Name, writable)
-}
-
-// awaitTopic waits until a topic is known to the brokers and as it should be: one that is new, so that it can be written
-// to. The controller answers a creation before the brokers have heard of
-// it: created -> a producer asks another broker -> unknown topic.
-func (a *Admin) awaitTopic(ctx context.Context, name string, ready func(kadm.TopicDetail) bool) error {
+	ready := known
 	tick := time.NewTicker(visiblePoll)
 	defer tick.Stop()
-	for {
-		detail, err := a.detail(ctx, name)
+	for isNew := false; ; {
+		if !isNew { // again, where it exists and no broker knows it: made by another this moment, or being deleted
+			id, err := a.create(ctx, spec)
+			if isNew = err == nil; isNew {
+				ready = func(d kadm.TopicDetail) bool { return writable(d) && (d.ID == id || id == kadm.TopicID{}) }
+			} else if !errors.Is(err, kerr.TopicAlreadyExists) {
+				return err
+			}
+		}
+		// The controller answers before the brokers have heard of it: created -> a producer asks another broker -> unknown
+		// topic, or the one before it that was deleted.
+		detail, err := a.detail(ctx, spec.Name)
 		if err == nil && ready(detail) {
 			return nil
 		}
@@ -177,9 +172,21 @@ func (a *Admin) awaitTopic(ctx context.Context, name string, ready func(kadm.Top
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("created topic %q is not known to the brokers yet: %w", name, context.Cause(ctx))
+			return fmt.Errorf("created topic %q is not known to the brokers yet: %w", spec.Name, context.Cause(ctx))
 		}
 	}
+}
+
+// create asks for the topic once. The id is zero before Kafka 2.8.
+func (a *Admin) create(ctx context.Context, spec TopicSpec) (kadm.TopicID, error) {
+	rsp, err := a.adm.CreateTopic(ctx, orDefault(spec.Partitions), int16(orDefault(spec.Replication)), spec.configs(), spec.Name)
+	switch {
+	case err != nil && rsp.ErrMessage != "":
+		return kadm.TopicID{}, fmt.Errorf("create topic %q: %w (%s)", spec.Name, err, rsp.ErrMessage)
+	case err != nil:
+		return kadm.TopicID{}, fmt.Errorf("create topic %q: %w", spec.Name, err)
+	}
+	return rsp.ID, nil
 }
 
 func known(d kadm.TopicDetail) bool { return len(d.Partitions) > 0 }

@@ -2,6 +2,8 @@ package kafka_test
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -68,6 +70,41 @@ func TestAdmin(t *testing.T) {
 		require.Equal(t, 2, unheard.Hits())
 		_, err := a.Topic(t.Context(), "t")
 		require.NoError(t, err)
+	})
+
+	// deleted -> created before the controller has done it -> it exists -> it does not
+	t.Run("ATopicThatIsBeingDeletedIsCreatedOnceItHasGone", func(t *testing.T) {
+		t.Parallel()
+		fake, client := cluster(t)
+		going := fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Topic: "t", Err: kerr.TopicAlreadyExists, Count: 2})
+		a := admin(t, client)
+		require.NoError(t, a.CreateTopic(t.Context(), kafka.TopicSpec{Name: "t", Partitions: 3}))
+		require.Equal(t, 2, going.Hits())
+		got, err := a.Topic(t.Context(), "t")
+		require.NoError(t, err)
+		require.Equal(t, 3, got.Partitions)
+	})
+
+	t.Run("AMemberThatStartsBesideOthersFindsTheTopicThatTheyMake", func(t *testing.T) {
+		t.Parallel()
+		_, client := cluster(t)
+		var wg sync.WaitGroup
+		errs := make([]error, 6)
+		for i := range errs {
+			a := admin(t, client)
+			wg.Go(func() {
+				if _, err := a.Topic(t.Context(), "t"); !errors.Is(err, kafka.ErrUnknownTopic) && err != nil {
+					errs[i] = err
+					return
+				}
+				errs[i] = a.CreateTopic(t.Context(), kafka.TopicSpec{Name: "t", Partitions: 3})
+				if errs[i] == nil {
+					_, errs[i] = a.Topic(t.Context(), "t")
+				}
+			})
+		}
+		wg.Wait()
+		require.NoError(t, errors.Join(errs...))
 	})
 
 	t.Run("WhatIsNotSpecifiedIsTheClusters", func(t *testing.T) {
