@@ -222,7 +222,7 @@ func (f *replayFlags) notes(s streams, sum dlq.Summary, tell *teller) {
 
 // anew is the command that replays the same letters with --new-id. Where nobody can be asked it has its yes.
 func (f *replayFlags) anew(s streams) string {
-	line := f.command("replay", "--reason id_conflict --new-id") + typed(f.flags, slices.Concat(filterNames, []string{"max-replays", "create-topic"}))
+	line := f.command("replay", "--reason id_conflict --new-id") + typed(f.flags, slices.Concat(filterNames, []string{"to-route", "max-replays", "create-topic"}))
 	if f.place != "" {
 		line += " " + f.place
 	}
