@@ -105,6 +105,7 @@ func (e *engine) add(ctx context.Context, s spec, shared ...*downstream.Gate) er
 		return err
 	}
 	rt := e.c.stack(s, inbox, e.letters, shared)
+	e.watch(rt.Gates.Close)
 	stack, err := middleware.Stack(rt)
 	if err != nil {
 		return err
@@ -255,6 +256,7 @@ func (c *Consumer) stack(s spec, inbox *dedup.Route, letters *dlq.Writer, shared
 		rt.Repeatable = true // every Repeat that is not refused says so
 		rt.Call = &middleware.Call{
 			Dependency: s.call.dependency, Timeout: s.call.timeout, HardGrace: c.cfg.HardGrace, Do: s.call.do, Inbox: inbox,
+			Keyed: s.call.repeat == RepeatKeyed,
 		}
 	}
 	return rt

@@ -70,7 +70,7 @@ func statusError(resp *http.Response) *fault.StatusError {
 	if resp.Request != nil {
 		e.Keyed = isKeyed(resp.Request)
 		if d, ok := resp.Request.Context().Value(dependencyKey{}).(*Dependency); ok {
-			e.Dependency = d.cfg.Name
+			e.Dependency, e.Named = d.cfg.Name, true
 		}
 	}
 	return e

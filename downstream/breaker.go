@@ -34,9 +34,10 @@ type breaker struct {
 	untold []record.BreakerInfo
 	tells  bool // somebody is telling the hooks
 	calls  inFlight
-	// opened counts the times that it opened, and answers what the dependency answered: a call sees by them what happened
-	// since it began, and needs no clock.
-	opened, answers uint64
+	seen   seen
+	// answered is when somebody was, last, and freshThen seen.fresh of that moment.
+	answered  time.Time
+	freshThen uint64
 
 	// queued is how many changes the gate has not been told of; leading is held while it is. Whoever has touched the
 	// breaker waits for it: else a record that is to wait at the gate could pass it before it is shut.
@@ -87,7 +88,7 @@ func (b *breaker) changed(_ string, from, to gobreaker.State) {
 	}
 	switch to {
 	case gobreaker.StateOpen:
-		b.opened++
+		b.seen.opened++
 		b.next = now.Add(b.d.cfg.Breaker.OpenFor + hair)
 	case gobreaker.StateClosed:
 		info.Open = now.Sub(b.since)
@@ -116,11 +117,11 @@ func (b *breaker) now() string {
 // allow lets c through, or says why not.
 func (b *breaker) allow(c *Call) error {
 	b.mu.Lock()
-	opened, answers := b.opened, b.answers
+	seen := b.seen
 	done, err := b.cb.Allow()
 	state, next := b.state, b.next
 	if err == nil {
-		c.done, c.opened, c.answers = done, opened, answers
+		c.done, c.seen = done, seen
 		c.probe = state == gobreaker.StateHalfOpen
 		b.calls.add(c)
 	}
@@ -152,20 +153,23 @@ func (b *breaker) ring(armed uint64) {
 // end takes the news of a call. The first time counts.
 func (b *breaker) end(c *Call, e fault.Evidence) (first bool, charge Charge) {
 	b.mu.Lock()
-	first = !c.ended
-	c.ended = true
-	if first {
+	if first = !c.ended; first {
+		c.ended = true
 		b.calls.remove(c)
-		c.done(resultOf[e])
+		c.done(b.resultOf(c, e))
+		if e == fault.SaysDown && !c.after.failed {
+			b.seen.fresh++
+		}
 	}
-	switch {
-	case e == fault.SaysDown && b.opened != c.opened: // by others, by this one, or again by a probe
-		charge = Outage
-	case e == fault.SaysDown && b.answers == c.answers:
-		charge = Free
+	if e == fault.SaysDown {
+		charge = b.chargeOf(c)
 	}
 	if e == fault.SaysUp {
-		b.answers++
+		b.seen.answers++
+		b.answered, b.freshThen = time.Now(), b.seen.fresh
+	}
+	if first || e != fault.SaysNothing {
+		c.streak = c.after.with(c, e, b.seen)
 	}
 	b.mu.Unlock()
 	b.settle()
@@ -173,7 +177,14 @@ func (b *breaker) end(c *Call, e fault.Evidence) (first bool, charge Charge) {
 }
 
 // resultOf is what gobreaker is told.
-var resultOf = [...]error{fault.SaysNothing: errExcluded, fault.SaysUp: nil, fault.SaysDown: errFailed}
+func (b *breaker) resultOf(c *Call, e fault.Evidence) error {
+	if e == fault.SaysDown && !c.probe && b.knownBy(c.after) {
+		return errExcluded
+	}
+	return results[e]
+}
+
+var results = [...]error{fault.SaysNothing: errExcluded, fault.SaysUp: nil, fault.SaysDown: errFailed}
 
 // settle tells the gate and then the hooks what has changed, in order, outside of mu.
 func (b *breaker) settle() {

@@ -16,10 +16,11 @@ type Call struct {
 	gate       Pass // of the moment when the call began
 
 	// Of the breaker, which has the lock.
-	done            func(error)
-	opened, answers uint64
-	probe, ended    bool
-	prev, next      *Call
+	done          func(error)
+	seen          seen   // when it began
+	after, streak Streak // before it, and with it
+	probe, ended  bool
+	prev, next    *Call
 }
 
 // begin asks the breaker, which may have a probe to give, and starts the clock.
@@ -48,6 +49,13 @@ func (c *Call) End(failed bool, f fault.Fault) Charge {
 		evidence = f.Evidence(c.d.cfg.Name)
 	}
 	return c.end(evidence, outcome(failed, f, evidence), f)
+}
+
+// Streak is what the record's next call begins with, once this one has ended.
+func (c *Call) Streak() Streak {
+	c.d.breaker.mu.Lock()
+	defer c.d.breaker.mu.Unlock()
+	return c.streak
 }
 
 func (c *Call) end(e fault.Evidence, outcome string, f fault.Fault) Charge {
@@ -117,7 +125,8 @@ type Charge uint8
 
 // The charges.
 const (
-	// Charged: it is the record's, or the dependency has answered somebody since the call began: an attempt is spent.
+	// Charged: it is the record's, or the dependency has answered somebody since the call began; or since the one before,
+	// and nobody else began to fail. An attempt is spent.
 	Charged Charge = iota
 	// Free: the dependency's fault, as far as anybody can tell: try again after a back-off, at no charge.
 	Free

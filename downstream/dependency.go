@@ -50,6 +50,13 @@ func (d *Dependency) Gate() *Gate { return d.gate }
 // time is over is half open.
 func (d *Dependency) State() string { return d.breaker.now() }
 
+// Answers is how often it has answered anybody in this process.
+func (d *Dependency) Answers() uint64 {
+	d.breaker.mu.Lock()
+	defer d.breaker.mu.Unlock()
+	return d.breaker.seen.answers
+}
+
 // Observe adds hooks beside Config.Hooks; remove takes them off again.
 func (d *Dependency) Observe(h *record.Hooks) (remove func()) { return d.tell.add(h) }
 
@@ -68,7 +75,13 @@ func (d *Dependency) Begin(limit time.Duration) (*Call, error) { return d.BeginF
 
 // BeginFor is Begin for a route, which the hooks are told of: by End of the call, and by a refusal here.
 func (d *Dependency) BeginFor(route string, limit time.Duration) (*Call, error) {
-	c := &Call{d: d, route: route}
+	return d.BeginAgain(route, limit, Streak{})
+}
+
+// BeginAgain is BeginFor for a record whose last call's Streak is after: so that one which fails always, while others are
+// answered, is charged for it, and opens the breaker of nobody.
+func (d *Dependency) BeginAgain(route string, limit time.Duration, after Streak) (*Call, error) {
+	c := &Call{d: d, route: route, after: after}
 	if err := c.begin(limit); err != nil {
 		return nil, err
 	}

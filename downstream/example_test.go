@@ -76,7 +76,7 @@ func ExampleDependency_Transport() {
 	fmt.Println(err, "is", new(fault.Classifier).ClassifyCall(context.Background(), err).Class)
 	// Output:
 	// <nil> after the second try
-	// PUT: status 402 Payment Required is permanent
+	// payments: 402 Payment Required is permanent
 }
 
 // On behalf of a record a key is always the same, and another one for each thing that is asked.

@@ -3,6 +3,7 @@ package downstream
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,6 +63,7 @@ type Gate struct {
 	window   int
 	breaker  breakerNews
 	queue    []*turn
+	again    []*turn // of those that have failed already
 	timer    *time.Timer
 	watchers map[int]func()
 	nextID   int
@@ -140,13 +142,17 @@ func (g *Gate) TryEnter() (Pass, bool) {
 		g.mu.Unlock()
 		return Pass{}, false
 	}
-	t := g.enqueue()
+	t := g.enqueue(&g.queue)
 	g.settleAndUnlock()
 	return Pass{g: g, t: t, epoch: t.epoch}, true
 }
 
 // Enter waits for a pass. It reports false when soft closes or ctx ends first.
 func (g *Gate) Enter(ctx context.Context, soft <-chan struct{}) (Pass, bool) {
+	return g.enter(ctx, soft, &g.queue)
+}
+
+func (g *Gate) enter(ctx context.Context, soft <-chan struct{}, queue *[]*turn) (Pass, bool) {
 	if w := g.word.Load(); w&1 == 0 {
 		return Pass{g: g, epoch: w >> 1}, true
 	}
@@ -156,7 +162,7 @@ func (g *Gate) Enter(ctx context.Context, soft <-chan struct{}) (Pass, bool) {
 		g.mu.Unlock()
 		return p, true
 	}
-	t := g.enqueue()
+	t := g.enqueue(queue)
 	g.settleAndUnlock()
 	select {
 	case <-t.ready:
@@ -166,6 +172,20 @@ func (g *Gate) Enter(ctx context.Context, soft <-chan struct{}) (Pass, bool) {
 	}
 	g.leave(t)
 	return Pass{}, false
+}
+
+// EnterAgain is Enter for a record that has failed at the dependency: those that have not are let in before it. If none of
+// them waits when a probe is due the line has a second to supply one. Otherwise the dependency would be judged for ever by
+// the few records that it fails.
+func (g *Gate) EnterAgain(ctx context.Context, soft <-chan struct{}) (Pass, bool) {
+	return g.enter(ctx, soft, &g.again)
+}
+
+// TryEnterAgain is TryEnter for such a record. It is no probe: that it may become in EnterAgain.
+func (g *Gate) TryEnterAgain() (Pass, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return Pass{g: g, epoch: g.epoch}, !g.closed()
 }
 
 // Up says that the dependency answered somebody, whoever asked. The gate of a [Dependency] hears that from its breaker
@@ -186,7 +206,7 @@ func (g *Gate) Down(t time.Time) {
 
 // Shut says that the scheduler should begin nothing that needs the dependency. It is false although the gate is not
 // open when a probe is due and nobody waits to be it: then the line must supply one, or after a revoke that took all
-// waiters away nobody ever would.
+// waiters away nobody ever would. For a second that is also so if all that wait have failed before.
 func (g *Gate) Shut() bool {
 	if g.word.Load()&1 == 0 {
 		return false
@@ -289,7 +309,20 @@ func (g *Gate) close() {
 }
 
 // closed is whether anybody must wait: down, or in the ramp.
-func (g *Gate) closed() bool { return g.shut || len(g.queue) > 0 }
+func (g *Gate) closed() bool { return g.shut || g.waiting() > 0 }
+
+func (g *Gate) waiting() int { return len(g.queue) + len(g.again) }
+
+// offer is how long a probe that is due is the line's, if all that wait have failed before.
+const offer = time.Second
+
+// granted is from when on the first waiter may be the probe.
+func (g *Gate) granted() time.Time {
+	if len(g.queue) == 0 {
+		return g.due.Add(offer)
+	}
+	return g.due
+}
 
 func (g *Gate) probeDue() bool {
 	return g.mayProbe() && len(g.queue) == 0 && !time.Now().Before(g.due)
@@ -300,19 +333,18 @@ func (g *Gate) mayProbe() bool { return g.shut && g.out == 0 && g.breaker.probin
 
 func (g *Gate) isShut() bool { return g.closed() && !g.probeDue() }
 
-func (g *Gate) enqueue() *turn {
+func (g *Gate) enqueue(queue *[]*turn) *turn {
 	t := &turn{ready: make(chan struct{})}
-	g.queue = append(g.queue, t)
+	*queue = append(*queue, t)
 	return t
 }
 
 // leave takes a waiter out. One that got its turn in the same moment passes it on.
 func (g *Gate) leave(t *turn) {
 	g.mu.Lock()
-	for i, q := range g.queue {
-		if q == t {
-			g.queue = append(g.queue[:i:i], g.queue[i+1:]...)
-			break
+	for _, queue := range []*[]*turn{&g.queue, &g.again} {
+		if i := slices.Index(*queue, t); i >= 0 {
+			*queue = slices.Delete(*queue, i, i+1)
 		}
 	}
 	g.finish(t)
@@ -336,8 +368,12 @@ func (g *Gate) finish(t *turn) {
 
 // grant lets the first waiter go.
 func (g *Gate) grant() {
-	t := g.queue[0]
-	g.queue = g.queue[1:]
+	queue := &g.queue
+	if len(*queue) == 0 {
+		queue = &g.again
+	}
+	t := (*queue)[0]
+	*queue = (*queue)[1:]
 	g.out++
 	t.epoch, t.round = g.epoch, g.round
 	p := Pass{g: g, t: t, epoch: t.epoch}
@@ -378,17 +414,18 @@ func (g *Gate) publish() {
 
 func (g *Gate) grantDue() {
 	if g.shut {
-		if g.mayProbe() && len(g.queue) > 0 && !time.Now().Before(g.due) {
+		if g.mayProbe() && g.waiting() > 0 && !time.Now().Before(g.granted()) {
 			g.grant()
 		}
 		return
 	}
-	for len(g.queue) > 0 && g.out < g.window {
+	for g.waiting() > 0 && g.out < g.window {
 		g.grant()
 	}
 }
 
-// armTimer wakes the gate when the next probe is due: for the first waiter, or for the watchers if nobody waits.
+// armTimer wakes the gate when the next probe is due: for the first waiter, or for the watchers if nobody waits that has
+// not failed, and after its offer for who has.
 func (g *Gate) armTimer() {
 	if g.timer != nil {
 		g.timer.Stop()
@@ -397,7 +434,11 @@ func (g *Gate) armTimer() {
 	if !g.mayProbe() {
 		return
 	}
-	if wait := time.Until(g.due); wait > 0 {
+	wait := time.Until(g.due)
+	if wait <= 0 && g.waiting() > 0 {
+		wait = time.Until(g.granted())
+	}
+	if wait > 0 {
 		g.timer = time.AfterFunc(wait, func() {
 			g.mu.Lock()
 			g.settleAndUnlock()

@@ -297,3 +297,76 @@ func TestGate(t *testing.T) {
 		require.False(t, g.Shut())
 	})
 }
+
+func TestGateAsksWhoHasNotFailedFirst(t *testing.T) {
+	t.Parallel()
+	failedAgain := func(g *downstream.Gate, use func(p downstream.Pass)) {
+		go func() {
+			if p, ok := g.EnterAgain(context.Background(), nil); ok {
+				use(p)
+			}
+		}()
+		synctest.Wait()
+	}
+	bubble := func(name string, f func(t *testing.T, g *downstream.Gate)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				g := downstream.NewGate(downstream.GateConfig{Name: "payments", Base: time.Second, Cap: time.Second})
+				g.Down(time.Now().Add(10 * time.Second))
+				f(t, g)
+			})
+		})
+	}
+
+	bubble("TheLineHasTheProbe", func(t *testing.T, g *downstream.Gate) {
+		var asked, let log[time.Duration]
+		began := time.Now()
+		g.Watch(func() { asked.add(time.Since(began)) })
+		failedAgain(g, func(p downstream.Pass) { let.add(time.Since(began)); p.OK() })
+		require.True(t, g.Shut())
+		elapse(10*time.Second + time.Millisecond)
+		require.Equal(t, []time.Duration{10 * time.Second}, asked.get(), "the line is told")
+		require.False(t, g.Shut())
+		_, ok := g.TryEnterAgain()
+		require.False(t, ok)
+		p, ok := g.TryEnter()
+		require.True(t, ok)
+		require.True(t, g.Shut(), "one probe at a time")
+		elapse(5 * time.Second)
+		require.Empty(t, let.get())
+		p.OK()
+		synctest.Wait()
+		require.Len(t, let.get(), 1)
+		require.False(t, g.Shut())
+		_, ok = g.TryEnterAgain()
+		require.True(t, ok)
+	})
+	bubble("AnIdleLineDoesNotLoseTheTurn", func(t *testing.T, g *downstream.Gate) {
+		var let log[time.Duration]
+		began := time.Now()
+		failedAgain(g, func(p downstream.Pass) { let.add(time.Since(began)); p.OK() })
+		elapse(time.Minute)
+		require.Equal(t, []time.Duration{11 * time.Second}, let.get())
+		require.False(t, g.Shut())
+	})
+	bubble("OneThatHasNotFailedComesFirstThoughItCameLater", func(t *testing.T, g *downstream.Gate) {
+		var order log[string]
+		for range 2 {
+			failedAgain(g, func(p downstream.Pass) { order.add("again"); p.OK() })
+		}
+		for range 2 {
+			waiter(g, nil, func(p downstream.Pass) { order.add("new"); p.OK() })
+		}
+		elapse(time.Minute)
+		require.Equal(t, []string{"new", "new", "again", "again"}, order.get())
+	})
+	bubble("AllLeaveAndTheLineIsAsked", func(t *testing.T, g *downstream.Gate) {
+		soft := make(chan struct{})
+		go func() { g.EnterAgain(context.Background(), soft) }()
+		elapse(5 * time.Second)
+		close(soft)
+		elapse(time.Hour)
+		require.False(t, g.Shut())
+	})
+}

@@ -178,7 +178,7 @@ func TestALongFailureIsNotReadToItsEnd(t *testing.T) {
 	}())
 	require.NoError(t, err)
 	require.NoError(t, resp.Request.Context().Err())
-	require.EqualError(t, downstream.Check(resp), "GET: status 418 I'm a teapot")
+	require.EqualError(t, downstream.Check(resp), "payments: 418 I'm a teapot")
 	require.Error(t, resp.Request.Context().Err(), "it is closed")
 	kept, err := io.ReadAll(resp.Body)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)

@@ -14,6 +14,7 @@ const keyHeader = "idempotency-key"
 
 // withKey gives req, or a copy, with its idempotency key where net/http does not see it: its own key, or the record's.
 func withKey(req *http.Request) *http.Request {
+	takesKey(req.Context()) // with a key of its own, or none for what is safe, it is cared for as well
 	own := isKeyed(req)
 	key, ok := "", own
 	if !own && !safe(req.Method) {

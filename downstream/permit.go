@@ -3,6 +3,7 @@ package downstream
 import (
 	"context"
 	"encoding/binary"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 )
@@ -25,13 +26,40 @@ type (
 
 // WithPermit is for the layer that calls on behalf of a record.
 func WithPermit(ctx context.Context, p Permit) context.Context {
-	return context.WithValue(ctx, permitKey{}, p)
+	return context.WithValue(ctx, permitKey{}, &permit{Permit: p})
+}
+
+// permit knows whether anybody has sent its key.
+type permit struct {
+	Permit
+	keyed atomic.Bool
+}
+
+func permitOf(ctx context.Context) *permit {
+	p, _ := ctx.Value(permitKey{}).(*permit)
+	return p
 }
 
 // PermitFrom gives the permit of the record on whose behalf ctx is.
 func PermitFrom(ctx context.Context) (Permit, bool) {
-	p, ok := ctx.Value(permitKey{}).(Permit)
-	return p, ok
+	if p := permitOf(ctx); p != nil {
+		return p.Permit, true
+	}
+	return Permit{}, false
+}
+
+// KeyTaken says whether anybody under ctx, a context of WithPermit, has asked for an idempotency key: IdempotencyKey's
+// caller, or Transport.
+func KeyTaken(ctx context.Context) bool {
+	p := permitOf(ctx)
+	return p != nil && p.keyed.Load()
+}
+
+// takesKey is told of who cares for the key of the record on whose behalf ctx is.
+func takesKey(ctx context.Context) {
+	if p := permitOf(ctx); p != nil {
+		p.keyed.Store(true)
+	}
 }
 
 // counted says that somebody around ctx has begun the call with d already: a route, or Do.
@@ -62,6 +90,7 @@ func IdempotencyKey(ctx context.Context, operation string) (string, bool) {
 	if !ok {
 		return "", false
 	}
+	takesKey(ctx)
 	// Each part with its length before it: "a", "bc" must not be "ab", "c".
 	var name []byte
 	for _, part := range []string{p.Group, p.Route, string(p.ID[:]), operation} {

@@ -22,6 +22,8 @@ type StatusError struct {
 	RetryAfter time.Duration
 	// Dependency names who answered, for holds. "" is taken as Network.
 	Dependency string
+	// Named says that Dependency is a name, as downstream.Check gives it, and not a request's host.
+	Named bool
 }
 
 // NewStatusError reads what resp says, which is no success. The dependency is the request's host. It leaves the body
@@ -51,8 +53,11 @@ func keyed(h http.Header) bool {
 	return false
 }
 
-// Error names method and status; never the URL, which may carry a secret.
+// Error names the dependency, or else the method, and the status; never the URL, which may carry a secret, nor its host.
 func (e *StatusError) Error() string {
+	if e.Named {
+		return fmt.Sprintf("%s: %d %s", e.Dependency, e.Code, http.StatusText(e.Code))
+	}
 	method := e.Method
 	if method == "" {
 		method = http.MethodPost

@@ -40,6 +40,9 @@ type Call struct {
 	// The reply goes to r.Reply, where the handler finds it with record.Of; a nil reply becomes a value of a type that
 	// nobody else has, because nil says that the call was not made. fault.Skip settles the record without an effect.
 	Do func(ctx context.Context, r *record.Record) (reply any, err error)
+	// Keyed says that Do may be repeated because the dependency executes each idempotency key once. A route whose calls
+	// take no key, from downstream.Transport or downstream.IdempotencyKey, is reported, once.
+	Keyed bool
 	// Inbox says for whom there is nothing to be called.
 	Inbox CallInbox
 }

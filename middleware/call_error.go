@@ -20,6 +20,10 @@ type CallError struct {
 	Charge downstream.Charge
 	// Err is what the call returned, or a *fault.RefusedError.
 	Err error
+
+	begun   bool // not refused
+	streak  downstream.Streak
+	answers uint64 // of the dependency, to anybody, by then
 }
 
 func (e *CallError) Error() string { return e.Err.Error() }

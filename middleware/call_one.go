@@ -17,6 +17,8 @@ import (
 // one call, the head's; those behind it call under ordinary admission once it succeeded.
 type brought struct {
 	pass  downstream.Pass
+	head  *record.Record
+	last  downstream.Streak // of the head's calls
 	taken atomic.Bool
 }
 
@@ -29,7 +31,7 @@ func (c *calling) call(r *record.Record) error {
 		return record.ErrNotRun
 	}
 	dep := c.rt.Call.Dependency
-	pass, ok := c.admit(dep.Gate())
+	pass, last, ok := c.admit(r, dep.Gate())
 	if !ok {
 		return c.refused(&fault.RefusedError{Dependency: dep.Name(), Reason: fault.ErrBreakerOpen})
 	}
@@ -47,16 +49,20 @@ func (c *calling) call(r *record.Record) error {
 	if c.over.Load() || r.Ending() { // it may have waited for long
 		return record.ErrNotRun
 	}
-	return c.begin(r, p)
+	return c.begin(r, p, last)
 }
 
 // admit gives the pass that the chain brought, once, or another if that needs no wait.
-func (c *calling) admit(gate *downstream.Gate) (downstream.Pass, bool) {
+func (c *calling) admit(r *record.Record, gate *downstream.Gate) (_ downstream.Pass, last downstream.Streak, ok bool) {
 	b, _ := c.msg.Context().Value(broughtKey{}).(*brought)
 	if b != nil && b.taken.CompareAndSwap(false, true) {
-		return b.pass, true
+		if r == b.head {
+			last = b.last
+		}
+		return b.pass, last, true
 	}
-	return gate.TryEnter()
+	pass, ok := gate.TryEnter()
+	return pass, last, ok
 }
 
 // place is one of the dependency's MaxConcurrent, with the turn that the inbox gave. A call that is stuck takes them
@@ -107,9 +113,9 @@ func (c *calling) refused(err error) *CallError {
 
 // begin asks the breaker, makes the call, and tells breaker and hooks what came of it. The gate follows the breaker: it is
 // told nothing here, and has its turn back when the call has ended.
-func (c *calling) begin(r *record.Record, p *place) error {
+func (c *calling) begin(r *record.Record, p *place, last downstream.Streak) error {
 	call := c.rt.Call
-	permit, err := call.Dependency.BeginFor(c.rt.Name, call.Timeout+call.HardGrace)
+	permit, err := call.Dependency.BeginAgain(c.rt.Name, call.Timeout+call.HardGrace, last)
 	if err != nil {
 		return c.refused(err)
 	}
@@ -127,11 +133,31 @@ func (c *calling) begin(r *record.Record, p *place) error {
 	r.End()
 	r.Spent += took
 	end(err)
+	c.missKey(ctx, r, err)
 	class, err := c.conclude(ctx, r, permit, reply, err)
 	if c.rt.Hooks.OnAttempt != nil {
 		c.rt.Hooks.OnAttempt(record.AttemptInfo{Route: c.rt.Name, Class: class, Took: took, Attempt: r.Attempt()})
 	}
 	return err
+}
+
+// missKey reports a route whose calls take no key, although that is why they may be repeated. One that may have asked
+// nobody, because it was skipped, refused or found unfit, says nothing.
+func (c *calling) missKey(ctx context.Context, r *record.Record, err error) {
+	call := c.rt.Call
+	if !call.Keyed || downstream.KeyTaken(ctx) {
+		return
+	}
+	if err != nil && c.classify(ctx, err).Evidence(call.Dependency.Name()) != fault.SaysDown {
+		return
+	}
+	c.rt.keyOnce.Do(func() {
+		c.rt.report(record.Report{
+			Kind: record.ReportKeyNotSent, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset,
+			Hint: "the route says that " + call.Dependency.Name() + " executes each idempotency key once, but its call took none: " +
+				"a repeated one is executed again. Call through an http.Client with downstream's Transport, or send downstream.IdempotencyKey",
+		})
+	})
 }
 
 // deadline makes the context of one call: the message's values and end, the record, on whose behalf it is made, and its
@@ -167,7 +193,10 @@ func (c *calling) conclude(
 	}
 	f := c.classify(ctx, err)
 	charge := permit.End(true, f)
-	return f.Class.String(), &CallError{Dependency: c.rt.Call.Dependency.Name(), Fault: f, Charge: charge, Err: err}
+	dep := c.rt.Call.Dependency
+	return f.Class.String(), &CallError{
+		Dependency: dep.Name(), Fault: f, Charge: charge, Err: err, begun: true, streak: permit.Streak(), answers: dep.Answers(),
+	}
 }
 
 // classify says what a call's error means: judged here, where its own context is at hand, and never again. The delivery's

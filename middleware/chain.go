@@ -35,6 +35,8 @@ type chain struct {
 	waiting bool
 	// held is what the last hold waited for.
 	held string
+	// last is of the head's calls.
+	last downstream.Streak
 	// doubt counts the head's failures that nobody has corroborated.
 	doubt doubt
 	// flooded is the record that the flood guard refused: it had its verdict already and is charged no more. turn is its
@@ -61,6 +63,9 @@ func (c *chain) run() {
 // step does what the head's failure asks for; false when the delivery is over.
 func (c *chain) step() bool {
 	r := c.head()
+	if e := c.called(); e != nil && e.begun {
+		c.last = e.streak
+	}
 	d := c.rt.Retry.Decide(c.state(r))
 	c.charge(r, d)
 	note(r, d)
@@ -184,7 +189,11 @@ func (c *chain) heldFor(dependency string, d time.Duration) (ok bool) {
 
 // again runs the chain once more. One domain goes in and one comes out.
 func (c *chain) again() bool {
-	ps, waited, ok := c.enter(c.rs, c.waiting, c.calling())
+	needs := c.needs()
+	if needs != noCall {
+		c.atGate(c.rt.Gates.called)
+	}
+	ps, waited, ok := c.enter(c.rs, c.waiting, needs)
 	c.waiting, c.held = waited, ""
 	if !ok {
 		return false
@@ -195,7 +204,7 @@ func (c *chain) again() bool {
 	}
 	c.waiting = false
 	head := c.head()
-	left := c.pass(c.rs, ps, nil)
+	left := c.pass(c.rs, ps, nil, c.last)
 	if len(left) == 0 {
 		c.rs = nil
 		return true
@@ -207,16 +216,29 @@ func (c *chain) again() bool {
 	return true
 }
 
-// calling says that the chain must pass the gate of the calls: its head is about to call, or is held there for what its
+// atGate: where a gate keeps others from coming after it, the chain is in nobody's count of doubts.
+func (c *chain) atGate(called *downstream.Gate) {
+	if _, shut := called.Since(); shut {
+		c.doubt.clear(c.rt.Gates)
+	}
+}
+
+// needs says that the chain must pass the gate of the calls: its head is about to call, or is held there for what its
 // handler said.
-func (c *chain) calling() bool {
+func (c *chain) needs() needs {
 	called := c.rt.Gates.called
-	return called != nil && (c.held == called.Name() || c.rt.uncalled(c.head()))
+	switch {
+	case called == nil || c.held != called.Name() && !c.rt.uncalled(c.head()):
+		return noCall
+	case c.last.Failed():
+		return callAgain
+	}
+	return aCall
 }
 
 // begin is for a new head.
 func (c *chain) begin() {
-	c.free, c.flooded = 0, nil
+	c.free, c.flooded, c.last = 0, nil, downstream.Streak{}
 	c.doubt.clear(c.rt.Gates)
 	c.doubt = doubt{}
 	c.turn.Release()

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,17 +12,18 @@ import (
 	"github.com/headrace/headrace/record"
 )
 
-// A record is reported when its calls have failed this often, and for this long, while nothing else showed that the
-// dependency answers anybody: either it is down, and then its breaker or its own alerts say so, or it is the record.
+// A record is reported when its calls have failed this often, and for this long, without being charged: either the
+// dependency is down, and then its breaker or its own alerts say so, or it is the record.
 const (
-	doubtRounds = 5
-	doubtAge    = time.Minute
+	doubtRounds = 3
+	doubtAge    = 10 * time.Second
 )
 
 // doubt is about one record: whether its calls fail because of it or because its dependency is down. It counts the
 // failures in a row that were not charged because nobody corroborated them.
 type doubt struct {
 	rounds  int
+	began   uint64 // answers of the dependency, to anybody, until the first of them
 	since   time.Time
 	told    bool
 	counted bool // among those of the route
@@ -46,7 +48,7 @@ func (d *doubt) round(c *chain, e *CallError) {
 		c.rt.Gates.doubt(1)
 	}
 	if d.rounds++; d.rounds == 1 {
-		d.since = time.Now()
+		d.since, d.began = time.Now(), e.answers
 	}
 	age := time.Since(d.since)
 	if d.told || d.rounds < doubtRounds || age < doubtAge {
@@ -56,9 +58,19 @@ func (d *doubt) round(c *chain, e *CallError) {
 	r := c.head()
 	c.rt.report(record.Report{
 		Kind: record.ReportNotCorroborated, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Age: age, Err: e.Err,
-		Hint: e.Dependency + " has answered nobody since, so the record is not charged and its key waits: if " + e.Dependency +
-			" is well, it is the record; make the call's error Permanent, or say that it is dead: " + c.rt.buryCommand(r),
+		Hint: d.seen(e, age) + ". That does not show that it is the record's fault, so it is not charged, and its key waits: if " +
+			e.Dependency + " is well, make the call's error Permanent, or say that the record is dead: " + c.rt.buryCommand(r),
 	})
+}
+
+// seen is what is known of a record in doubt.
+func (d *doubt) seen(e *CallError, age time.Duration) string {
+	others := "nobody else"
+	if n := e.answers - d.began; n > 0 {
+		others = fmt.Sprintf("%d calls of others", n)
+	}
+	return fmt.Sprintf("%s has failed %d calls for the record within %s, and answered %s meanwhile",
+		e.Dependency, d.rounds, age.Round(time.Second), others)
 }
 
 // buryCommand is what an operator runs to have r out of the way. The id is always in it: the command does not know the

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,7 +15,8 @@ import (
 // handler returns fault.Unavailable. Together they are what the scheduler asks: while one of them is shut it begins
 // nothing of the route, because every record that it began would end up in memory, waiting.
 //
-// Gates is safe for concurrent use and needs no closing.
+// Gates is safe for concurrent use. One that has gates of others, by NewGates or by a called Dependency, must be closed when
+// its route has ended: they tell it of changes, and would hold on to it for as long as they live.
 type Gates struct {
 	cfg  downstream.GateConfig
 	list atomic.Pointer[[]*downstream.Gate] // replaced, never changed
@@ -26,6 +28,8 @@ type Gates struct {
 	mu       sync.Mutex
 	watchers map[int]func()
 	nextID   int
+	unwatch  []func()
+	closed   bool
 }
 
 // NewGates makes the gates of a route. cfg, but for its name, is for those that are not in shared: give the one gate of
@@ -90,7 +94,24 @@ func (s *Gates) add(g *downstream.Gate) {
 func (s *Gates) append(g *downstream.Gate) {
 	list := append(slices.Clone(*s.list.Load()), g)
 	s.list.Store(&list)
-	g.Watch(s.changed)
+	if !s.closed {
+		s.unwatch = append(s.unwatch, g.Watch(s.changed))
+	}
+}
+
+// Close takes it off its gates: its watchers hear of nothing more, and everything else goes on. It may be called more than
+// once, and on nil.
+func (s *Gates) Close() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	stops := s.unwatch
+	s.unwatch, s.closed = nil, true
+	s.mu.Unlock()
+	for _, stop := range stops {
+		stop()
+	}
 }
 
 // Shut says that the scheduler should begin nothing of the route.
@@ -148,10 +169,34 @@ func (s *Gates) changed() {
 // the calls only where calling says so.
 type passes []downstream.Pass
 
+// needs is what a run of records asks of the gate of the calls.
+type needs uint8
+
+const (
+	noCall    needs = iota
+	aCall           // its first one
+	callAgain       // one that failed by the dependency's fault
+)
+
+func (n needs) try(s *Gates, g *downstream.Gate) (downstream.Pass, bool) {
+	if g == s.called && n == callAgain {
+		return g.TryEnterAgain()
+	}
+	return g.TryEnter()
+}
+
+// wait is for the gate that try found in the way.
+func (n needs) wait(ctx context.Context, soft <-chan struct{}, s *Gates, g *downstream.Gate) (downstream.Pass, bool) {
+	if g == s.called && n == callAgain {
+		return g.EnterAgain(ctx, soft)
+	}
+	return g.Enter(ctx, soft)
+}
+
 // try takes the passes without waiting, or says which gate is in the way. held is a pass that the caller has already;
 // it is released with the others if one is missing, because a probe that waits for something else would keep its gate
 // shut, and two that wait for each other's gate would wait for ever.
-func (s *Gates) try(held downstream.Pass, calling bool) (passes, *downstream.Gate) {
+func (s *Gates) try(held downstream.Pass, calls needs) (passes, *downstream.Gate) {
 	list := *s.list.Load()
 	ps := make(passes, 0, len(list))
 	for _, g := range list {
@@ -159,10 +204,10 @@ func (s *Gates) try(held downstream.Pass, calling bool) (passes, *downstream.Gat
 		case g == held.Gate():
 			ps = append(ps, held)
 			continue
-		case g.Name() == fault.DeadLetterTopic, g == s.called && !calling:
+		case g.Name() == fault.DeadLetterTopic, g == s.called && calls == noCall:
 			continue
 		}
-		p, ok := g.TryEnter()
+		p, ok := calls.try(s, g)
 		if !ok {
 			ps.release()
 			held.Release()

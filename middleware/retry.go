@@ -59,7 +59,7 @@ func (d *delivery) run(rs []*record.Record) error {
 	if rs[0].Ending() { // handed out in the moment before its claim began to end
 		return &givenBack{left: len(rs), all: len(rs)}
 	}
-	ps, waited, ok := d.enter(rs, false, false)
+	ps, waited, ok := d.enter(rs, false, noCall)
 	if ok && waited && !record.Resume(rs) {
 		ps.release()
 		ok = false
@@ -69,7 +69,7 @@ func (d *delivery) run(rs []*record.Record) error {
 	}
 	soon := d.early()
 	defer soon.wait()
-	chains := d.pass(rs, ps, soon)
+	chains := d.pass(rs, ps, soon, downstream.Streak{})
 	for _, c := range chains {
 		c.few = len(chains)*fewShare <= len(rs)
 	}
@@ -98,16 +98,16 @@ func (d *delivery) follow(chains []*chain) {
 // enter takes what rs need to run: a pass of each gate, of the calls' only if they are about to call. While one of them
 // is shut it waits there, in a hold; waited says that rs were told to wait, by waiting already or here, and must be
 // resumed.
-func (d *delivery) enter(rs []*record.Record, waiting, calling bool) (_ passes, waited, ok bool) {
+func (d *delivery) enter(rs []*record.Record, waiting bool, calls needs) (_ passes, waited, ok bool) {
 	var held downstream.Pass
-	ps, shut := d.rt.Gates.try(held, calling)
-	for waited = waiting; shut != nil; ps, shut = d.rt.Gates.try(held, calling) {
+	ps, shut := d.rt.Gates.try(held, calls)
+	for waited = waiting; shut != nil; ps, shut = d.rt.Gates.try(held, calls) {
 		if !waited {
 			record.Wait(rs)
 			waited = true
 		}
 		d.hold(rs, shut.Name(), func() {
-			held, ok = shut.Enter(d.ctx(), d.soft)
+			held, ok = calls.wait(d.ctx(), d.soft, d.rt.Gates, shut)
 		})
 		if !ok {
 			return nil, waited, false
@@ -133,14 +133,14 @@ func (d *delivery) hold(rs []*record.Record, dependency string, wait func()) {
 }
 
 // pass runs rs once through the inner layers, settles accounts with the gates, and gives the chains that are left. Those
-// that soon takes run already; nil takes none.
-func (d *delivery) pass(rs []*record.Record, ps passes, soon *early) []*chain {
+// that soon takes run already; nil takes none. last is of the first one's calls.
+func (d *delivery) pass(rs []*record.Record, ps passes, soon *early, last downstream.Streak) []*chain {
 	defer ps.release() // after runtime.Goexit too; a pass that had its answer takes no second
 	before := spent(rs)
 	for _, r := range rs {
 		r.Err = nil
 	}
-	inner, own := d.bring(record.Derive(d.msg, rs), ps)
+	inner, own := d.bring(record.Derive(d.msg, rs), ps, rs[0], last)
 	if soon != nil {
 		inner.SetContext(context.WithValue(inner.Context(), earlyKey{}, soon))
 	}
@@ -171,13 +171,13 @@ func foreign(rs []*record.Record) (n int) {
 	return n
 }
 
-// bring sends the pass of the calls' gate along with msg, for the one call that it is for.
-func (d *delivery) bring(msg *message.Message, ps passes) (*message.Message, *brought) {
+// bring sends the pass of the calls' gate along with msg, for the one call that it is for, and what came of the one before.
+func (d *delivery) bring(msg *message.Message, ps passes, head *record.Record, last downstream.Streak) (*message.Message, *brought) {
 	p := ps.of(d.rt.Gates.called)
 	if p.Gate() == nil {
 		return msg, nil
 	}
-	b := &brought{pass: p}
+	b := &brought{pass: p, head: head, last: last}
 	msg.SetContext(context.WithValue(msg.Context(), broughtKey{}, b))
 	return msg, b
 }

@@ -197,7 +197,7 @@ func (c *callSchedule) check(o int64) bool {
 	case callsExhaust:
 		require.Equal(c.t, 1, effects+min(len(letters), 1), "%s: %d", c.name, o)
 		for _, l := range letters {
-			require.Equal(c.t, 3, l.Attempts, "%s: %d", c.name, o)
+			require.Contains(c.t, []int{0, 3}, l.Attempts, "%s: %d: none if the verdict is of an earlier claim", c.name, o)
 		}
 	case callsPoison, callsPanic, callsExit:
 		require.Zero(c.t, effects, "%s: %d", c.name, o)

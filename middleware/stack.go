@@ -103,6 +103,7 @@ type Route struct {
 	orderOnce   sync.Once
 	stuck       stuckCalls
 	batchOnce   sync.Once
+	keyOnce     sync.Once
 }
 
 // Stack gives the layers in the one order that loses nothing, outermost first:

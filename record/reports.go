@@ -18,6 +18,8 @@ const (
 	ReportFloodGuard = "flood_guard"
 	// ReportGroupError: the member fell out of its consumer group.
 	ReportGroupError = "group_error"
+	// ReportKeyNotSent: a route calls with the promise that its idempotency keys are heeded, and sends none.
+	ReportKeyNotSent = "key_not_sent"
 	// ReportLeftUnsettled: a layer or a handler returned without an outcome; the records were given back.
 	ReportLeftUnsettled = "left_unsettled"
 	// ReportNotCorroborated: a record's calls go on failing while nothing else shows that the dependency answers anybody;
@@ -52,7 +54,7 @@ const (
 // ReportKinds are all kinds, in alphabetical order. Do not change it.
 var ReportKinds = [...]string{
 	ReportBatchWithoutPayload, ReportCommitFailed, ReportCoordinatorSilent, ReportCrashLoop, ReportDataLoss,
-	ReportDeadLetterNotWritten, ReportFloodGuard, ReportGroupError, ReportLeftUnsettled, ReportNotCorroborated,
+	ReportDeadLetterNotWritten, ReportFloodGuard, ReportGroupError, ReportKeyNotSent, ReportLeftUnsettled, ReportNotCorroborated,
 	ReportOffsetOutOfRange, ReportParkingFailed, ReportPartitionError, ReportReplayNotTaken, ReportReplayWithoutEnvelope, ReportStackOrder,
 	ReportStrayPanic, ReportStuckRecord, ReportSubscriptionGone, ReportTopicRecreated, ReportTransactionEnded, ReportVerdictNotWritten,
 }
