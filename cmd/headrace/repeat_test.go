@@ -85,7 +85,9 @@ func TestReplay_KilledHalfWayAndRunAgainHasEachEffectOnce(t *testing.T) {
 			require.Less(t, half, n)
 
 			w.ok("dlq", "replay", "--topic", "orders.dlq", "--yes")
-			require.Len(t, w.replayed(), half+n)
+			// The broker may take the batch that was under way after the process is gone, and after half was counted.
+			require.GreaterOrEqual(t, len(w.replayed()), half+n)
+			require.Less(t, len(w.replayed()), 2*n)
 			w.requireOnce(n)
 		})
 	}
