@@ -37,12 +37,15 @@
 // credentials. [Call.End] says who is charged for it:
 //
 //	it was a probe, or the breaker has opened since it began      Outage   hold, at no charge
-//	the dependency has answered nobody since it began             Free     again after a back-off, at no charge
-//	else: it is alive, and fails this record                      Charged  an attempt is spent
+//	the dependency has answered somebody since it began           Charged  it is alive, and fails this record: an attempt
+//	it has since the record's call before, and no other began     Charged  the same, of a record whose calls fail fast
+//	to fail
+//	else                                                          Free     again after a back-off, at no charge
 //	an answer, a bug, a refusal                                   Charged  the record's own business
 //
 // So an outage kills no record, at whatever concurrency: one partition's record fails three times in a row long before
-// a breaker has seen twenty calls. The price is that a record which always fails, alone on its dependency, is tried for
+// a breaker has seen twenty calls. Nor do a few bad records stop a route: while others are answered their repeats say
+// nothing to the breaker, and at the gate they wait behind those that have not failed. The price is that a record which always fails, alone on its dependency, is tried for
 // ever: alert on the age of holds.
 //
 // # The breaker and its gate
