@@ -50,7 +50,8 @@
 //
 // [Route.Bury] commits a record's verdict before its dead letter is produced: redelivered, it is never run again, and
 // its dead letter is produced again, with the reason that the row keeps ([DeadError]). Only a record of the replay topic
-// takes a dead row over.
+// takes a dead row over. A replay that is known by another identity than its dead row, which stands under the record's
+// place, leaves that row as moved (moved.go).
 //
 // A record that takes its connection down three times, alone and while one beside it lives on, is dead as
 // [ErrCrashLoop]; so is one that takes the whole process down, which [Route.Claimed] finds (turn.go says how, and why a
