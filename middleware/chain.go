@@ -39,6 +39,8 @@ type chain struct {
 	last downstream.Streak
 	// doubt counts the head's failures that nobody has corroborated.
 	doubt doubt
+	// busy is for how long the head has been.
+	busy busy
 	// flooded is the record that the flood guard refused: it had its verdict already and is charged no more. turn is its
 	// pass of the guard's gate.
 	flooded *record.Record
@@ -68,6 +70,7 @@ func (c *chain) step() bool {
 	}
 	d := c.rt.Retry.Decide(c.state(r))
 	c.charge(r, d)
+	c.busy.note(c)
 	note(r, d)
 	switch d.Action {
 	case Again:
@@ -240,7 +243,7 @@ func (c *chain) needs() needs {
 func (c *chain) begin() {
 	c.free, c.flooded, c.last = 0, nil, downstream.Streak{}
 	c.doubt.clear(c.rt.Gates)
-	c.doubt = doubt{}
+	c.doubt, c.busy = doubt{}, busy{}
 	c.turn.Release()
 	c.turn = downstream.Pass{}
 }

@@ -192,6 +192,28 @@ func TestRetry(t *testing.T) {
 		require.Equal(t, middleware.BusyElsewhere, b.holds.get()[0].Dependency)
 	})
 
+	// a service answers 409 for ever -> free, no gate, ready: nobody was told
+	bubble(t, "BusyForAMinuteIsToldOnce", func(t *testing.T) {
+		b := newBench(t)
+		c := b.claim(t, 1, 10, b.handler(t, func(m *message.Message) error {
+			if offsetOf(m) == 0 || time.Since(b.began) < 40*time.Second {
+				return fault.Busy(errBoom)
+			}
+			return nil
+		}))
+		c.add(rec(0, "a"), rec(1, "b"))
+		elapse(time.Minute)
+		require.Empty(t, b.reports.kinds())
+		elapse(time.Hour)
+		require.Equal(t, record.Effected, c.outcome(1))
+		require.Equal(t, []string{record.ReportBusy}, b.reports.kinds())
+		r := b.reports.all[0]
+		require.Zero(t, r.Offset)
+		require.GreaterOrEqual(t, r.Age, time.Minute)
+		require.ErrorIs(t, r.Err, errBoom)
+		require.Contains(t, r.Hint, "headrace bury")
+	})
+
 	bubble(t, "PanicAndGoexitAreTheRecordsFailure", func(t *testing.T) {
 		b := newBench(t)
 		c := b.run(t, func(m *message.Message) error {

@@ -4,6 +4,8 @@ package record
 const (
 	// ReportBatchWithoutPayload: a middleware before the stack sees the empty payload of a message of several records.
 	ReportBatchWithoutPayload = "batch_without_payload"
+	// ReportBusy: what a record needs has been in use by another for a minute, whenever it was tried; its key waits.
+	ReportBusy = "busy"
 	// ReportCommitFailed: offsets could not be committed for some time.
 	ReportCommitFailed = "commit_failed"
 	// ReportCoordinatorSilent: no heartbeat was answered for a session; the claims have ended.
@@ -53,7 +55,7 @@ const (
 
 // ReportKinds are all kinds, in alphabetical order. Do not change it.
 var ReportKinds = [...]string{
-	ReportBatchWithoutPayload, ReportCommitFailed, ReportCoordinatorSilent, ReportCrashLoop, ReportDataLoss,
+	ReportBatchWithoutPayload, ReportBusy, ReportCommitFailed, ReportCoordinatorSilent, ReportCrashLoop, ReportDataLoss,
 	ReportDeadLetterNotWritten, ReportFloodGuard, ReportGroupError, ReportKeyNotSent, ReportLeftUnsettled, ReportNotCorroborated,
 	ReportOffsetOutOfRange, ReportParkingFailed, ReportPartitionError, ReportReplayNotTaken, ReportReplayWithoutEnvelope, ReportStackOrder,
 	ReportStrayPanic, ReportStuckRecord, ReportSubscriptionGone, ReportTopicRecreated, ReportTransactionEnded, ReportVerdictNotWritten,
