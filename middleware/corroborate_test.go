@@ -146,6 +146,23 @@ func TestCall_BadRecordsAreTheOnlyOnesThatWait(t *testing.T) {
 		require.Len(t, b.topic.letters, 4)
 		require.Len(t, c.outcomes, 304)
 	})
+	bubble(t, "AndAreSoManyThatTheirRouteBeginsNothingMore", func(t *testing.T) {
+		b := newBench(t)
+		s := newShop(1, 10*time.Millisecond)
+		for o := range int64(100) {
+			s.bad[o] = true
+		}
+		s.of(t, b)
+		c := b.claim(t, 4, 100, b.handler(t, nothing))
+		c.add(recs(100, ownKey)...)
+		for i := range 3000 {
+			c.add(rec(int64(1000+i), strconv.Itoa(1000+i)))
+			elapse(time.Second / 5)
+		}
+		elapse(time.Minute)
+		require.Len(t, c.outcomes, 3100)
+		require.Len(t, b.topic.letters, 100)
+	})
 	bubble(t, "WithAnIdleLineTheyProbeThemselves", func(t *testing.T) {
 		b := newBench(t)
 		s := newShop(1, 10*time.Millisecond)

@@ -61,4 +61,20 @@ func TestGates(t *testing.T) {
 		b.Get("payments").Up()
 		require.Equal(t, 3, told)
 	})
+
+	t.Run("ClosedTheyAreTakenOffTheGatesOfOthers", func(t *testing.T) {
+		t.Parallel()
+		database := downstream.NewGate(downstream.GateConfig{Name: "database"})
+		s := middleware.NewGates(downstream.GateConfig{}, database)
+		told := 0
+		s.Watch(func() { told++ })
+		s.Close()
+		s.Close()
+		(*middleware.Gates)(nil).Close()
+		database.Down(time.Now().Add(time.Hour))
+		require.Zero(t, told)
+		require.True(t, s.Shut(), "what is in flight still asks")
+		s.Get("payments").Down(time.Now().Add(time.Hour))
+		require.Zero(t, told)
+	})
 }
