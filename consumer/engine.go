@@ -248,7 +248,7 @@ func (c *Consumer) stack(s spec, inbox *dedup.Route, letters *dlq.Writer, shared
 			Base: s.options.BackoffBase, Cap: s.options.BackoffCap,
 			MaxHold: c.cfg.MaxHold, DeadLetterTimeout: c.cfg.DeadLetterTimeout,
 		},
-		Gates:   middleware.NewGates(downstream.GateConfig{ProbeTimeout: c.probeTimeout(add(s.callTimeout(), s.options.AttemptTimeout))}, shared...),
+		Gates:    middleware.NewGates(downstream.GateConfig{ProbeTimeout: c.probeTimeout(add(s.callTimeout(), s.options.AttemptTimeout))}, shared...),
 		NotTaken: c.replays.first,
 		Batches:  true, Hooks: c.hooks, Tracer: c.cfg.Tracer, Logger: c.cfg.Logger,
 	}

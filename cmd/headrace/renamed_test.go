@@ -2,9 +2,11 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/headrace/headrace/dlq"
 	"github.com/headrace/headrace/record"
 )
 
@@ -19,6 +21,10 @@ func TestReplay_LettersOfARenamedRouteGoToItsNewName(t *testing.T) {
 	stop()
 	w.healthy.Store(true)
 	w.startWith(w.route("charge-order"))
+	require.Eventually(t, func() bool {
+		known, err := dlq.Directory(w.pool)(t.Context(), "billing", "charge-order")
+		return err == nil && known
+	}, patience, 10*time.Millisecond)
 
 	r := w.run("dlq", "replay", "--topic", "orders.dlq", "--route", "old-name", "--to-route", "chrage-order", "--yes", "--dsn", w.dsn)
 	require.Equal(t, exitFailed, r.code)
