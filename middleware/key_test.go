@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,9 +32,9 @@ func TestCall_KeyNotSent(t *testing.T) {
 		require.Empty(t, kinds(t, false, paid), "a route whose calls are safe")
 	})
 	bubble(t, "IsReportedOfAFailedCallToo", func(t *testing.T) {
-		tries := 0
+		var tries atomic.Int32
 		require.Equal(t, told, kinds(t, true, func(context.Context, *record.Record) (any, error) {
-			if tries++; tries == 1 {
+			if tries.Add(1) == 1 {
 				return nil, fault.Ambiguous(errBoom)
 			}
 			return nil, fault.Skip("enough")
