@@ -54,8 +54,8 @@ func (c *collected) include(other collected) {
 	c.collectors = append(c.collectors, other.collectors...)
 }
 
-func (c *collected) note(name, kind, help string, labels []string) {
-	c.list = append(c.list, Metric{Name: prometheus.BuildFQName(namespace, "", name), Type: kind, Help: help, Labels: labels})
+func (c *collected) note(name, of, help string, labels []string) {
+	c.list = append(c.list, Metric{Name: prometheus.BuildFQName(namespace, "", name), Type: of, Help: help, Labels: labels})
 }
 
 func (c *collected) counter(name, help string, labels ...string) *prometheus.CounterVec {
@@ -82,7 +82,7 @@ func (c *collected) histogram(name, help string, buckets []float64, labels ...st
 }
 
 // desc is of a metric that is made when somebody looks.
-func (c *collected) desc(name, kind, help string, labels ...string) *prometheus.Desc {
-	c.note(name, kind, help, labels)
+func (c *collected) desc(name, of, help string, labels ...string) *prometheus.Desc {
+	c.note(name, of, help, labels)
 	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
 }

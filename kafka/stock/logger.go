@@ -31,7 +31,7 @@ func (l *logger) Error(msg string, err error, fields watermill.LogFields) {
 	case !errors.As(err, &of) || of.Partition < 0:
 		l.m.s.trouble(place{l.m.topic, -1}, problem{kind: record.ReportGroupError, err: err})
 	default:
-		l.m.s.trouble(place{of.Topic, of.Partition}, problem{kind: kindOf(of.Err), err: of.Err})
+		l.m.s.trouble(place{of.Topic, of.Partition}, problemOf(of.Err))
 	}
 }
 

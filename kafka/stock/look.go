@@ -77,7 +77,7 @@ func (m *member) look(ctx context.Context, partitions []int32) (*problem, place)
 	}
 	for _, partition := range partitions {
 		if err := m.outOfRange(ctx, partition); err != nil {
-			return &problem{kind: kindOf(err), err: err}, place{m.topic, partition}
+			return new(problemOf(err)), place{m.topic, partition}
 		}
 	}
 	return nil, whole

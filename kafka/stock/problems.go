@@ -124,16 +124,17 @@ func (s *Subscriber) trouble(at place, p problem) {
 	})
 }
 
-// kindOf is what an operator is told of an error of Sarama's or of a look-up's.
-func kindOf(err error) string {
+// problemOf is what an operator is told of an error of Sarama's or of a look-up's.
+func problemOf(err error) problem {
+	p := problem{kind: record.ReportPartitionError, err: err}
 	var out *errOutOfRange
 	switch {
 	case errors.As(err, &out), errors.Is(err, sarama.ErrOffsetOutOfRange):
-		return record.ReportOffsetOutOfRange
+		p.kind = record.ReportOffsetOutOfRange
 	case isAny(err, commitErrors):
-		return record.ReportCommitFailed
+		p.kind = record.ReportCommitFailed
 	}
-	return record.ReportPartitionError
+	return p
 }
 
 // commitErrors come from commits alone as a rule: Sarama does not say what it was about.
