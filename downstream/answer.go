@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -16,17 +17,18 @@ const maxDrain = 64 << 10
 // answer is the body of a response. It tells once that it has ended: read to its end, closed, or broken off.
 type answer struct {
 	io.ReadCloser
-	safe bool // the request's method
+	ctx  context.Context // the request's
+	safe bool            // its method
 	end  func(error)
 }
 
-func newAnswer(body io.ReadCloser, safe bool, end func(error)) io.ReadCloser {
+func newAnswer(ctx context.Context, body io.ReadCloser, safe bool, end func(error)) io.ReadCloser {
 	if body == nil || body == http.NoBody {
 		end(nil)
 		return http.NoBody
 	}
 	var once sync.Once
-	return &answer{body, safe, func(err error) { once.Do(func() { end(err) }) }}
+	return &answer{body, ctx, safe, func(err error) { once.Do(func() { end(err) }) }}
 }
 
 // Read says with the error of a body that breaks off what it means: the server has executed the request, or is about to.
@@ -41,7 +43,7 @@ func (a *answer) Read(p []byte) (int, error) {
 	}
 	err = fault.Say(err, cut(a.safe))
 	a.end(err)
-	return n, err
+	return n, markAnswer(a.ctx, err)
 }
 
 // Close is no failure: whoever closes has read enough.
@@ -52,7 +54,7 @@ func (a *answer) Close() error {
 
 // Check gives the error that an answer is: a *fault.StatusError, which knows what the answer means for a record, from 400
 // on, and for a redirect that was not followed although it says that the request was not carried out (307, 308); else
-// nil. Then the body is read and closed, so that its connection can be used again; read it before if there is
+// nil. One of another dependency than the route's is in a [ForeignError]. Then the body is read and closed, so that its connection can be used again; read it before if there is
 // something in it, and do not put it into errors. The method, the status and Retry-After are all that the error says.
 func Check(resp *http.Response) error {
 	switch {
@@ -61,7 +63,11 @@ func Check(resp *http.Response) error {
 		return nil
 	}
 	keep(resp)
-	return statusError(resp)
+	err := error(statusError(resp))
+	if resp.Request != nil {
+		err = markAnswer(resp.Request.Context(), err)
+	}
+	return err
 }
 
 // statusError names the dependency as its gate and its breaker do.

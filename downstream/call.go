@@ -44,10 +44,7 @@ func (c *Call) Probe() bool { return c.probe }
 // Call it however the call ends, after a panic and runtime.Goexit too: a call that is left open keeps a half-open
 // breaker from the next probe until its limit. Who knows nothing of the outcome says fault.ClassCancelled.
 func (c *Call) End(failed bool, f fault.Fault) Charge {
-	evidence := fault.SaysUp
-	if failed {
-		evidence = f.Evidence(c.d.cfg.Name)
-	}
+	evidence := c.evidence(failed, f)
 	return c.end(evidence, outcome(failed, f, evidence), f)
 }
 
@@ -90,11 +87,7 @@ func (d *Dependency) heldBack(p Pass, f fault.Fault) {
 	if !d.breaker.closed() {
 		return
 	}
-	var until time.Time
-	if f.RetryAfter > 0 {
-		until = time.Now().Add(f.RetryAfter)
-	}
-	p.FailedUntil(until)
+	p.FailedUntil(asked(f.RetryAfter))
 }
 
 func outcome(failed bool, f fault.Fault, e fault.Evidence) string {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/record"
 )
 
 // grace is how long after its deadline an operation may take to notice it, before the breaker counts it as failed.
@@ -14,7 +15,9 @@ const grace = 5 * time.Second
 // op was not run. It never tries again: whoever knows whether op may be repeated does. op must end when ctx does.
 //
 // Inside of a route that calls d, and inside of another Do of it, op is just run: the call is counted already.
-func (d *Dependency) Do(ctx context.Context, op func(ctx context.Context) error) error {
+//
+// Inside of a call to another dependency its error is a [ForeignError].
+func (d *Dependency) Do(ctx context.Context, op func(ctx context.Context) error) (err error) {
 	if d.counted(ctx) {
 		return op(ctx)
 	}
@@ -29,9 +32,9 @@ func (d *Dependency) Do(ctx context.Context, op func(ctx context.Context) error)
 	f, failed := fault.Fault{Class: fault.ClassCancelled}, true
 	defer func() {
 		d.places.leave()
-		c.End(failed, f)
+		err = d.mark(ctx, err, c.End(failed, f))
 	}()
-	err := op(context.WithValue(ctx, countedKey{}, d))
+	err = op(context.WithValue(ctx, countedKey{}, d))
 	f, failed = d.judge(ctx, err)
 	return err
 }
@@ -46,7 +49,7 @@ func (d *Dependency) enter(ctx context.Context, c *Call, without time.Duration) 
 	}
 	err := &fault.RefusedError{Dependency: d.cfg.Name, Reason: fault.ErrBulkheadFull}
 	f, _ := d.judge(context.WithoutCancel(ctx), err)
-	c.End(true, f)
+	c.end(fault.SaysNothing, record.CallRefused, f)
 	return err
 }
 
@@ -54,6 +57,9 @@ func (d *Dependency) enter(ctx context.Context, c *Call, without time.Duration) 
 func (d *Dependency) judge(ctx context.Context, err error) (f fault.Fault, failed bool) {
 	if err == nil {
 		return fault.Fault{}, false
+	}
+	if _, foreign := d.Foreign(err); foreign {
+		return fault.Fault{Class: fault.ClassCancelled, Rule: "another dependency"}, true
 	}
 	return d.cfg.Classifier.ClassifyCall(ctx, err), true
 }

@@ -48,6 +48,19 @@
 // nothing to the breaker, and at the gate they wait behind those that have not failed. The price is that a record which always fails, alone on its dependency, is tried for
 // ever: alert on the age of holds.
 //
+// A status that has no meaning (999, 600, 399) is an answer like most of 4xx: it is Permanent, and the dependency works.
+// Give the route's and the dependency's Classifier a rule for one that means something else there.
+//
+// # A call within a call
+//
+// A handler may call another dependency in its call. What fails there, by that one's Do, Transport or [Check], is a
+// [ForeignError]: it says nothing of the route's dependency, whose breaker does not count it, and the record is charged
+// if the one that failed has answered somebody since. Its own refusals hold the record. An error that is made by hand
+// of another dependency's answer is taken for the route's own.
+//
+// Pass the call's context on. What is sent without it is a call of its own: it carries no key, takes a second place, and
+// is refused while the call around it is the probe, which has failed by that; a report says so.
+//
 // # The breaker and its gate
 //
 //	          enough failed                     OpenFor is over

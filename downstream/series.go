@@ -18,6 +18,7 @@ type series struct {
 	call     *Call
 	attempts int
 	over     atomic.Bool
+	charge   atomic.Uint32 // the Charge, once it is over
 }
 
 // run ends the call when it failed; a success ends with its body.
@@ -28,6 +29,9 @@ func (s *series) run(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	req = withKey(req)
+	if within(s.ctx) {
+		req = req.WithContext(context.WithValue(s.ctx, seriesKey{}, s))
+	}
 	for n := 1; ; n++ {
 		resp, err := s.try(body.next(req), s.d.cfg.Timeout, s.end)
 		if err == nil && resp.StatusCode < http.StatusBadRequest {
@@ -101,6 +105,6 @@ func (s *series) end(err error) {
 func (s *series) finish(failed bool, f fault.Fault) {
 	if s.over.CompareAndSwap(false, true) {
 		s.d.places.leave()
-		s.call.End(failed, f)
+		s.charge.Store(uint32(s.call.End(failed, f)))
 	}
 }

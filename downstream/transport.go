@@ -20,7 +20,8 @@ import (
 // Config.Retry.Attempts times if it was surely not executed, or may be repeated: by a safe or idempotent method, or with
 // an idempotency key. Its body is replayed by GetBody, or from a copy if it is no longer than 1 MiB. The tries fit
 // in the request's context, wait for Retry-After (no longer than Config.Timeout), share the dependency's retry tokens, and
-// are one call to the breaker and the hooks. In a route that calls another dependency there is one try, too.
+// are one call to the breaker and the hooks. In a route that calls another dependency there is one try, too, and
+// what fails is a [ForeignError].
 //
 // On behalf of a record every request that is not safe carries an idempotency key; see [IdempotencyKey] and
 // [WithOperation]. Requests that have one keep it. A redirect keeps the key of the request that it redirects; one that
@@ -90,7 +91,7 @@ func (t *transport) outside(req *http.Request) (*http.Response, error) {
 	}()
 	resp, err := s.run(req)
 	returned = true
-	return resp, err
+	return resp, s.d.mark(ctx, err, Charge(s.charge.Load())) //nolint:gosec // it was one
 }
 
 // longest is what all tries and waits take together, if they take what they may.
@@ -138,7 +139,7 @@ func (t *transport) try(req *http.Request, timeout time.Duration, ended func(err
 	case resp.StatusCode >= http.StatusBadRequest || ended == nil:
 		ended = func(error) {}
 	}
-	resp.Body = newAnswer(resp.Body, s.safe, func(err error) {
+	resp.Body = newAnswer(ctx, resp.Body, s.safe, func(err error) {
 		end()
 		ended(err)
 	})
