@@ -48,7 +48,7 @@
 // nothing to the breaker, and at the gate they wait behind those that have not failed. The price is that a record which always fails, alone on its dependency, is tried for
 // ever: alert on the age of holds.
 //
-// A status that has no meaning (999, 600, 399) is an answer like most of 4xx: it is Permanent, and the dependency works.
+// A status that has no meaning (600, 999) is an answer like most of 4xx: it is Permanent, and the dependency works.
 // Give the route's and the dependency's Classifier a rule for one that means something else there.
 //
 // # A call within a call

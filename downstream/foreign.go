@@ -13,6 +13,8 @@ type ForeignError struct {
 	Dependency string
 	// Charge is what the end of that call said.
 	Charge Charge
+	// Answers is how often it had answered by then, whomever.
+	Answers uint64
 	// Err is the failure.
 	Err error
 }
@@ -37,7 +39,7 @@ func (d *Dependency) mark(ctx context.Context, err error, charge Charge) error {
 	if _, already := d.Foreign(err); already {
 		return err
 	}
-	return &ForeignError{Dependency: d.cfg.Name, Charge: charge, Err: err}
+	return &ForeignError{Dependency: d.cfg.Name, Charge: charge, Answers: d.Answers(), Err: err}
 }
 
 // within says that ctx is of a call: of a route, or of Do.

@@ -145,7 +145,7 @@ func (c *calling) begin(r *record.Record, p *place, last downstream.Streak) erro
 // nobody, because it was skipped, refused or found unfit, says nothing.
 func (c *calling) missKey(ctx context.Context, r *record.Record, err error) {
 	call := c.rt.Call
-	if !call.Keyed || downstream.KeyTaken(ctx) {
+	if _, foreign := call.Dependency.Foreign(err); foreign || !call.Keyed || downstream.KeyTaken(ctx) {
 		return
 	}
 	if err != nil && c.classify(ctx, err).Evidence(call.Dependency.Name()) != fault.SaysDown {
@@ -191,21 +191,13 @@ func (c *calling) conclude(
 		r.Event = skipped{err} // the inbox writes its row
 		return "", nil
 	}
-	f := c.classify(ctx, err)
-	charge := permit.End(true, f)
-	dep := c.rt.Call.Dependency
-	return f.Class.String(), &CallError{
-		Dependency: dep.Name(), Fault: f, Charge: charge, Err: err, begun: true, streak: permit.Streak(), answers: dep.Answers(),
-	}
+	e := c.failed(ctx, r, permit, err)
+	return e.Fault.Class.String(), e
 }
 
-// classify says what a call's error means: judged here, where its own context is at hand, and never again. The delivery's
-// comes first: a context whose deadline has passed does not notice what ended after it.
+// classify judges what was the route's dependency's, and no other one's.
 func (c *calling) classify(ctx context.Context, err error) fault.Fault {
-	if c.msg.Context().Err() != nil {
-		return fault.Fault{Class: fault.ClassCancelled, Rule: "delivery ended"}
-	}
-	f, name := c.rt.Classifier.ClassifyCall(ctx, err), c.rt.Call.Dependency.Name()
+	f, name := c.judge(ctx, err), c.rt.Call.Dependency.Name()
 	if f.Class == fault.ClassUnavailable && f.Evidence(name) == fault.SaysDown {
 		f.Dependency = name // a host's name, as a rule: the records wait at the gate of the dependency
 	}

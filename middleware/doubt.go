@@ -66,8 +66,8 @@ func (d *doubt) round(c *chain, e *CallError) {
 // seen is what is known of a record in doubt.
 func (d *doubt) seen(e *CallError, age time.Duration) string {
 	others := "nobody else"
-	if n := e.answers - d.began; n > 0 {
-		others = fmt.Sprintf("%d calls of others", n)
+	if e.answers > d.began {
+		others = fmt.Sprintf("%d calls of others", e.answers-d.began)
 	}
 	return fmt.Sprintf("%s has failed %d calls for the record within %s, and answered %s meanwhile",
 		e.Dependency, d.rounds, age.Round(time.Second), others)

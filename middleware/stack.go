@@ -104,6 +104,7 @@ type Route struct {
 	stuck       stuckCalls
 	batchOnce   sync.Once
 	keyOnce     sync.Once
+	insideOnce  sync.Once
 }
 
 // Stack gives the layers in the one order that loses nothing, outermost first:

@@ -6,6 +6,9 @@ const (
 	ReportBatchWithoutPayload = "batch_without_payload"
 	// ReportBusy: what a record needs has been in use by another for a minute, whenever it was tried; its key waits.
 	ReportBusy = "busy"
+	// ReportCallWithoutContext: a call was refused by the dependency of its own route, because something in it was sent
+	// without the call's context; its record is held.
+	ReportCallWithoutContext = "call_without_context"
 	// ReportCommitFailed: offsets could not be committed for some time.
 	ReportCommitFailed = "commit_failed"
 	// ReportCoordinatorSilent: no heartbeat was answered for a session; the claims have ended.
@@ -55,7 +58,7 @@ const (
 
 // ReportKinds are all kinds, in alphabetical order. Do not change it.
 var ReportKinds = [...]string{
-	ReportBatchWithoutPayload, ReportBusy, ReportCommitFailed, ReportCoordinatorSilent, ReportCrashLoop, ReportDataLoss,
+	ReportBatchWithoutPayload, ReportBusy, ReportCallWithoutContext, ReportCommitFailed, ReportCoordinatorSilent, ReportCrashLoop, ReportDataLoss,
 	ReportDeadLetterNotWritten, ReportFloodGuard, ReportGroupError, ReportKeyNotSent, ReportLeftUnsettled, ReportNotCorroborated,
 	ReportOffsetOutOfRange, ReportParkingFailed, ReportPartitionError, ReportReplayNotTaken, ReportReplayWithoutEnvelope, ReportStackOrder,
 	ReportStrayPanic, ReportStuckRecord, ReportSubscriptionGone, ReportTopicRecreated, ReportTransactionEnded, ReportVerdictNotWritten,
