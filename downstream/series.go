@@ -30,7 +30,7 @@ func (s *series) run(req *http.Request) (*http.Response, error) {
 	}
 	req = withKey(req)
 	if within(s.ctx) {
-		req = req.WithContext(context.WithValue(s.ctx, seriesKey{}, s))
+		req = req.WithContext(context.WithValue(req.Context(), seriesKey{}, s))
 	}
 	for n := 1; ; n++ {
 		resp, err := s.try(body.next(req), s.d.cfg.Timeout, s.end)
