@@ -29,9 +29,6 @@ func (s *series) run(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	req = withKey(req)
-	if within(s.ctx) {
-		req = req.WithContext(context.WithValue(req.Context(), seriesKey{}, s))
-	}
 	for n := 1; ; n++ {
 		resp, err := s.try(body.next(req), s.d.cfg.Timeout, s.end)
 		if err == nil && resp.StatusCode < http.StatusBadRequest {

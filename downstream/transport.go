@@ -83,6 +83,9 @@ func (t *transport) outside(req *http.Request) (*http.Response, error) {
 	if _, inRoute := PermitFrom(ctx); inRoute {
 		s.attempts = 1
 	}
+	if within(ctx) {
+		req = req.WithContext(context.WithValue(ctx, seriesKey{}, s))
+	}
 	returned := false
 	defer func() {
 		if !returned { // base panicked, or ended its goroutine
