@@ -130,7 +130,7 @@ func (c callHeadrace) start(e env, w workload, group string, seen *clock) (func(
 				return r, err
 			}
 			defer func() { _ = resp.Body.Close() }() // it was read
-			if err := downstream.Check(resp); err != nil {
+			if err := downstream.Check(resp); err != nil { //nolint:contextcheck // the context is the request's
 				return r, err
 			}
 			return r, decodeReceipt(resp, &r)
