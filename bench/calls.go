@@ -129,7 +129,7 @@ func (c callHeadrace) start(e env, w workload, group string, seen *clock) (func(
 			if err != nil {
 				return r, err
 			}
-			defer func() { _ = resp.Body.Close() }() // it was read
+			defer func() { _ = resp.Body.Close() }()       // it was read
 			if err := downstream.Check(resp); err != nil { //nolint:contextcheck // the context is the request's
 				return r, err
 			}
