@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -16,8 +15,8 @@ import (
 )
 
 // logged is a log and what it has written.
-func logged() (*bytes.Buffer, *eventLog) {
-	var out bytes.Buffer
+func logged() (*lockedBuffer, *eventLog) {
+	var out lockedBuffer
 	return &out, newEventLog(slog.New(slog.NewTextHandler(&out, nil)))
 }
 
