@@ -40,6 +40,10 @@ type member struct {
 	connects int // since the last session
 	failures int // sessions that ended by themselves, one after the other
 
+	// entering is held by who subscribes or closes: watermill-kafka counts its subscriptions with a WaitGroup, which may
+	// not be added to while it is waited for. A close had to wait for that Subscribe to return anyway.
+	entering sync.Mutex
+
 	mu     sync.Mutex
 	claims map[int32]*owned // that watermill-kafka reads
 	ended  chan struct{}    // closed: nothing more comes from watermill-kafka
@@ -88,7 +92,7 @@ func (m *member) topicID() (uuid.UUID, error) {
 // subscribe waits until the brokers can be reached. It gives nil if the Subscriber stops before.
 func (m *member) subscribe() <-chan *message.Message {
 	for n := 0; ; n++ {
-		messages, err := m.stock.Subscribe(context.Background(), m.topic)
+		messages, err := m.enter()
 		if err == nil {
 			return messages
 		}
@@ -100,6 +104,12 @@ func (m *member) subscribe() <-chan *message.Message {
 			return nil
 		}
 	}
+}
+
+func (m *member) enter() (<-chan *message.Message, error) {
+	m.entering.Lock()
+	defer m.entering.Unlock()
+	return m.stock.Subscribe(context.Background(), m.topic)
 }
 
 // receive hands what comes out of watermill-kafka to the claim that it came from. It never blocks: a message that nobody
@@ -115,7 +125,9 @@ func (m *member) receive(messages <-chan *message.Message) {
 
 // close ends watermill-kafka's Subscriber, which commits and leaves the group.
 func (m *member) close() {
+	m.entering.Lock()
 	_ = m.stock.Close() // it has no error to give
+	m.entering.Unlock()
 	<-m.ended
 }
 
