@@ -164,6 +164,21 @@ func TestStop(t *testing.T) {
 		})
 	})
 
+	// The race detector is what fails here.
+	t.Run("AtAnyMomentOfItsStart", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, kafkatest.Fake(t).ListenAddrs(), 1)
+		for i := range 40 {
+			s := w.subscriber()
+			messages := w.messages(s)
+			timer := time.NewTimer(100*time.Millisecond + time.Duration(i)*2*time.Millisecond)
+			<-timer.C
+			require.NoError(t, s.Close())
+			for range messages { // until it is closed
+			}
+		}
+	})
+
 	t.Run("ItsContextEndsTheGrace", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, kafkatest.Fake(t).ListenAddrs(), 1)
