@@ -99,7 +99,9 @@ func CallOut(rt *Route) message.HandlerMiddleware {
 			if err != nil {
 				return nil, err
 			}
-			c := &calling{rt: rt, msg: msg, next: next, soft: rs[0].Soft(), all: rs, soon: earlyOf(msg.Context())}
+			soon := earlyOf(msg.Context())
+			soon.given(rs)
+			c := &calling{rt: rt, msg: msg, next: next, soft: rs[0].Soft(), all: rs, soon: soon}
 			c.run(rs)
 			return nil, nil // the verdicts stand on the records
 		}

@@ -15,6 +15,10 @@ type early struct {
 	d      *delivery
 	chains sync.WaitGroup
 	gone   map[*record.Record]struct{} // only the message's own goroutine looks
+	all    []*record.Record            // of the pass
+	// apart are the domains of which the decode layer has kept records back: one that cannot be read, and those behind it.
+	// Their calls fail together with them or not at all: as a chain of its own what is kept back would not wait for them.
+	apart map[string]struct{}
 }
 
 type earlyKey struct{}
@@ -25,6 +29,22 @@ func (d *delivery) early() *early {
 		return nil
 	}
 	return &early{d: d}
+}
+
+// given is told which of the pass came to the call layer, in the same order.
+func (e *early) given(rs []*record.Record) {
+	if e == nil || len(rs) == len(e.all) {
+		return
+	}
+	e.apart = map[string]struct{}{}
+	for _, r := range e.all {
+		if len(rs) > 0 && rs[0] == r {
+			rs = rs[1:]
+			continue
+		}
+		e.apart[r.Domain()] = struct{}{}
+	}
+	delete(e.apart, "") // which depends on no other
 }
 
 // wait is for the end of the chains that were taken.
@@ -42,6 +62,9 @@ func earlyOf(ctx context.Context) *early {
 // take makes a chain of rs, a failed call and those behind it, and lets it run; waiting says that they have no lane. It is
 // false for a failure of which the gates must hear with the others of its pass: those chains begin when that is over.
 func (e *early) take(rs []*record.Record, waiting bool) bool {
+	if _, apart := e.apart[rs[0].Domain()]; apart {
+		return false
+	}
 	c := &chain{delivery: e.d, rs: rs, waiting: waiting}
 	call := c.called()
 	if call == nil {

@@ -142,6 +142,7 @@ func (d *delivery) pass(rs []*record.Record, ps passes, soon *early, last downst
 	}
 	inner, own := d.bring(record.Derive(d.msg, rs), ps, rs[0], last)
 	if soon != nil {
+		soon.all = rs
 		inner.SetContext(context.WithValue(inner.Context(), earlyKey{}, soon))
 	}
 	_, err := d.next(inner)
