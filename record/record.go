@@ -26,6 +26,9 @@ type Record struct {
 	Offset    int64
 	// TopicID is the topic's id: a topic that was deleted and created again has another.
 	TopicID uuid.UUID
+	// Follows is the offset of the record that came before this one in its claim. It is less than Offset-1 where the log has
+	// gaps, of compaction and of transactions, and Offset-1 for the first record of a claim.
+	Follows int64
 	// LeaderEpoch is the partition leader's epoch when the record was written, -1 if unknown.
 	LeaderEpoch int32
 	// Timestamp is the record's own, milliseconds as Kafka stores it.

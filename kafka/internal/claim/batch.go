@@ -57,7 +57,7 @@ func (b *Batch) headers() (n int) {
 func (b *Batch) fill(r *record.Record, s *seat, headers []record.Header) []record.Header {
 	raw, c := s.entry.rec, b.line.claim
 	r.Topic, r.Partition, r.Offset, r.TopicID = c.Topic, c.Partition, raw.Offset, c.TopicID
-	r.LeaderEpoch, r.Timestamp = raw.LeaderEpoch, raw.Timestamp
+	r.Follows, r.LeaderEpoch, r.Timestamp = s.entry.follows, raw.LeaderEpoch, raw.Timestamp
 	r.Key, r.Value, r.Seat = raw.Key, raw.Value, s
 	r.Replay = b.line.cfg.Replay
 	first := len(headers)

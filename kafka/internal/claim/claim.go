@@ -62,10 +62,11 @@ type Limit struct {
 
 // entry is one fetched record, shared by the lines.
 type entry struct {
-	rec   *kgo.Record
-	added time.Time
-	bytes int64
-	left  int // lines that have not settled it
+	rec     *kgo.Record
+	follows int64 // the offset of the one before
+	added   time.Time
+	bytes   int64
+	left    int // lines that have not settled it
 }
 
 // New makes an open claim that has no lines yet.
@@ -98,15 +99,24 @@ func (c *Claim) Add(recs []*kgo.Record) {
 	now, entries := time.Now(), make([]entry, len(recs))
 	first := len(c.window)
 	for i, rec := range recs {
-		entries[i] = entry{rec: rec, added: now, bytes: size(rec), left: len(c.lines)}
+		entries[i] = entry{rec: rec, follows: c.before(rec.Offset), added: now, bytes: size(rec), left: len(c.lines)}
+		c.end = rec.Offset + 1
 		c.bytes += entries[i].bytes
 		c.window = append(c.window, &entries[i])
 	}
-	c.end = recs[len(recs)-1].Offset + 1
 	for _, l := range c.lines {
 		l.enqueue(c.window[first:])
 	}
 	c.full = c.full || c.over(1)
+}
+
+// before is the offset of the record that was added last. The first one has none; nor has one of a log that was cut off
+// and grew again, whose offsets come once more.
+func (c *Claim) before(offset int64) int64 {
+	if c.end < 0 || c.end > offset {
+		return offset - 1
+	}
+	return c.end - 1
 }
 
 func size(rec *kgo.Record) int64 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/headrace/headrace/record"
 )
@@ -26,6 +27,7 @@ func TestLine(t *testing.T) {
 		"GivenBackRecordIsANewOneFromTheRawBytes": givenBack,
 		"ReturnCostsNoBackoff":                    returned,
 		"LaterLineMissesNothing":                  laterLine,
+		"ARecordKnowsWhichCameBeforeIt":           followsOne,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -46,6 +48,19 @@ func batchesWhatWaits(t *testing.T) {
 	require.Equal(t, []int64{0, 1}, offsets(next(t, l).Records))
 	require.Equal(t, []int64{2}, offsets(next(t, l).Records), "nothing waits to fill a batch")
 	require.Nil(t, try(l))
+}
+
+func followsOne(t *testing.T) {
+	c := newTestClaim(ample)
+	l := c.NewLine(LineConfig{Order: Unordered, Lanes: 9, MaxBatch: 9})
+	c.Add([]*kgo.Record{{Offset: 7}, {Offset: 9}})
+	c.Add([]*kgo.Record{{Offset: 20}})
+	c.Add([]*kgo.Record{{Offset: 15}}) // the log was cut off and grew again
+	var follows []int64
+	for _, r := range next(t, l).Records {
+		follows = append(follows, r.Offset, r.Follows)
+	}
+	require.Equal(t, []int64{7, 6, 9, 7, 15, 14, 20, 9}, follows)
 }
 
 func busyKey(t *testing.T) {
