@@ -73,7 +73,7 @@ func (e *entry) domain() domain {
 // call is one Run.
 type call struct {
 	ctx     context.Context
-	apply   Apply
+	work    Work
 	entries []entry
 	called  bool          // a call was made for some of them: a soft end does not undo that
 	done    chan struct{} // closed when every entry is decided
@@ -85,8 +85,8 @@ type call struct {
 	over    error    // why nothing more of it may begin, nil while it may
 }
 
-func newCall(ctx context.Context, rs []*record.Record, apply Apply) *call {
-	c := &call{ctx: ctx, apply: apply, entries: make([]entry, len(rs)), done: make(chan struct{})}
+func newCall(ctx context.Context, rs []*record.Record, work Work) *call {
+	c := &call{ctx: ctx, work: work, entries: make([]entry, len(rs)), done: make(chan struct{})}
 	c.open, c.waiting = len(rs), len(rs)
 	for i, r := range rs {
 		c.entries[i].r, c.entries[i].c = r, c

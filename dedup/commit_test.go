@@ -205,10 +205,10 @@ func TestCommit(t *testing.T) {
 			b.when("state = 'active' and query like 'select pg_sleep%'", func() { cancel(record.ErrRevoked) })
 			rs := recs(newOwner(), 1)
 			finishes(t, func() {
-				b.rt.Run(ctx, rs, func(ctx context.Context, tx pgx.Tx, _ *record.Record) error {
+				b.rt.Run(ctx, rs, Apply(func(ctx context.Context, tx pgx.Tx, _ *record.Record) error {
 					_, err := tx.Exec(ctx, "select pg_sleep(20)")
 					return err
-				})
+				}))
 			})
 			requireErr(t, record.ErrRevoked, rs...)
 		}
@@ -281,7 +281,7 @@ func TestOpen(t *testing.T) {
 			finishes(t, func() { rt.Run(context.Background(), rs, unless(20, failures["SQLError"])) })
 			requireOutcomes(t, record.Effected, without(rs, 20)...)
 			again := recs(newOwner(), 41)
-			finishes(t, func() { rt.Run(context.Background(), again, effect) })
+			finishes(t, func() { rt.Run(context.Background(), again, Apply(effect)) })
 			requireOutcomes(t, record.Effected, again...)
 			answer, err := rt.Bury(t.Context(), rec(newOwner(), 50, ""), Grave{Reason: "permanent"})
 			require.NoError(t, err)

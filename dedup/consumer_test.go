@@ -112,11 +112,11 @@ func TestConsumer_Bury(t *testing.T) {
 				done := make(chan struct{})
 				go func() {
 					defer close(done)
-					b.rt.Run(context.Background(), []*record.Record{r}, func(context.Context, pgx.Tx, *record.Record) error {
+					b.rt.Run(context.Background(), []*record.Record{r}, Apply(func(context.Context, pgx.Tx, *record.Record) error {
 						close(running)
 						<-end
 						return c.ends
-					})
+					}))
 				}()
 				await(t, running)
 				got, err := b.consumer().Bury(t.Context(), rec(o, 1, ""), said)

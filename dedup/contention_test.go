@@ -119,7 +119,7 @@ func TestContention(t *testing.T) {
 		defer func() { _ = gate.Rollback(context.Background()) }()
 		ctx, revoke := context.WithCancelCause(context.Background())
 		b.afterLockWait(func() { revoke(record.ErrLost) })
-		finishes(t, func() { b.rt.Run(ctx, rs, effect) })
+		finishes(t, func() { b.rt.Run(ctx, rs, Apply(effect)) })
 		requireErr(t, record.ErrLost, rs...)
 	})
 

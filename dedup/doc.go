@@ -8,10 +8,10 @@
 //	// …
 //	rt, err := in.Route(ctx, dedup.RouteConfig{Group: "billing", Name: "post-order-to-ledger"})
 //	// …
-//	rt.Run(ctx, records, func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+//	rt.Run(ctx, records, dedup.Apply(func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
 //		_, err := tx.Exec(ctx, "update accounts set …")
 //		return err
-//	})
+//	}))
 //
 // # Identity
 //

@@ -87,10 +87,10 @@ func TestEnter(t *testing.T) {
 			}
 			leave()
 			if life%2 == 1 { // it has survived its call
-				p.rt.Run(p.dead, []*record.Record{on(1, 0)}, func(context.Context, pgx.Tx, *record.Record) error {
+				p.rt.Run(p.dead, []*record.Record{on(1, 0)}, Apply(func(context.Context, pgx.Tx, *record.Record) error {
 					p.die()
 					return context.Canceled
-				})
+				}))
 			}
 			p.bury()
 		}

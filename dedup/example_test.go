@@ -36,7 +36,7 @@ func ExampleRoute_Run() {
 	}
 	for range 2 {
 		order := delivered("order-1")
-		route.Run(ctx, []*record.Record{order}, withdraw)
+		route.Run(ctx, []*record.Record{order}, dedup.Apply(withdraw))
 		fmt.Println(order.Outcome(), order.Err)
 	}
 	var balance int
@@ -82,7 +82,7 @@ func ExampleRoute_Enter() {
 		if err := charge(order); err != nil {
 			log.Panic(err)
 		}
-		route.Run(ctx, []*record.Record{order}, func(context.Context, pgx.Tx, *record.Record) error { return nil })
+		route.Run(ctx, []*record.Record{order}, dedup.Apply(func(context.Context, pgx.Tx, *record.Record) error { return nil }))
 		fmt.Println(order.Outcome())
 	}
 	// Output:

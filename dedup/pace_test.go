@@ -127,7 +127,7 @@ func offsets(g *group) (list []int64) {
 func TestLine(t *testing.T) {
 	t.Parallel()
 	enqueue := func(rt *Route, rs ...*record.Record) *call {
-		c := newCall(context.Background(), rs, effect)
+		c := newCall(context.Background(), rs, Apply(effect))
 		rt.enqueue(c)
 		return c
 	}

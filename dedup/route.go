@@ -7,17 +7,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/record"
 )
-
-// Apply is one record's effects: everything it writes, it writes through tx, and nothing else. It may run more than once
-// before its effects stand once, because others share its transaction. ctx ends with the attempt and with the delivery.
-//
-// nil keeps the effects, fault.Skip keeps none and settles the record as skipped, any other error or a panic undoes them.
-type Apply func(ctx context.Context, tx pgx.Tx, r *record.Record) error
 
 // Route is the inbox of one route: a queue of records and the writers that put them into transactions. It is safe for
 // concurrent use and closed by Inbox.Close.
@@ -61,14 +54,15 @@ const (
 // ctx is the delivery's: when it ends, what is not committed is rolled back. When the records' Soft closes, nothing more
 // of rs begins, and every wait ends; but not of records that have the Reply of a call: they have begun with it, and who
 // gets them next would call again. Run may be called from any number of goroutines: their records share transactions,
-// and apply may be called from several at once, for records of which none must stay behind another.
+// and work may be called from several at once, for records of which none must stay behind another. All Runs of a route
+// must be given the same work.
 //
 // It never charges an attempt; it adds the time of the attempts to each record's Spent.
-func (rt *Route) Run(ctx context.Context, rs []*record.Record, apply Apply) {
+func (rt *Route) Run(ctx context.Context, rs []*record.Record, work Work) {
 	if len(rs) == 0 {
 		return
 	}
-	c := newCall(ctx, rs, apply)
+	c := newCall(ctx, rs, work)
 	rt.enqueue(c)
 	soft := rs[0].Soft()
 	if c.called {

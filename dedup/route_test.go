@@ -149,7 +149,7 @@ func TestRun(t *testing.T) {
 		require.NoError(t, err)
 		b.run(recs(newOwner(), 2), effect)
 		rs := recs(newOwner(), 2)
-		finishes(t, func() { other.Run(context.Background(), rs, effect) })
+		finishes(t, func() { other.Run(context.Background(), rs, Apply(effect)) })
 		requireOutcomes(t, record.Effected, rs...)
 		require.Equal(t, 4, query[int](b, "select count(*) from eff"))
 	})
@@ -257,14 +257,14 @@ func TestRun(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			b.rt.Run(context.Background(), first, func(context.Context, pgx.Tx, *record.Record) error {
+			b.rt.Run(context.Background(), first, Apply(func(context.Context, pgx.Tx, *record.Record) error {
 				close(running)
 				<-release
 				return errBoom
-			})
+			}))
 		}()
 		await(t, running)
-		queued := newCall(context.Background(), second, effect)
+		queued := newCall(context.Background(), second, Apply(effect))
 		b.rt.enqueue(queued)
 		close(release)
 		await(t, done)
@@ -343,11 +343,11 @@ func TestRun(t *testing.T) {
 			return effect(ctx, tx, r)
 		}
 		done := make(chan struct{})
-		other := newCall(context.Background(), theirs, effect)
+		other := newCall(context.Background(), theirs, Apply(effect))
 		b.rt.enqueue(other)
 		go func() {
 			defer close(done)
-			b.rt.Run(ctx, mine, apply)
+			b.rt.Run(ctx, mine, Apply(apply))
 		}()
 		b.awaitQueue(2)
 		close(release)
@@ -369,7 +369,7 @@ func TestRun(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			b.rt.Run(context.Background(), rs, effect)
+			b.rt.Run(context.Background(), rs, Apply(effect))
 		}()
 		b.awaitQueue(1)
 		close(o.soft)
@@ -397,7 +397,7 @@ func TestRun(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			b.rt.Run(context.Background(), rs, effect)
+			b.rt.Run(context.Background(), rs, Apply(effect))
 		}()
 		b.awaitQueue(1)
 		close(o.soft)
@@ -610,11 +610,11 @@ var failures = map[string]Apply{
 func (b *workbench) hold(gate, release chan struct{}) {
 	o := newOwner()
 	r := recAs(o, 1_000_000, "", "holds the writer", "")
-	c := newCall(context.Background(), []*record.Record{r}, func(context.Context, pgx.Tx, *record.Record) error {
+	c := newCall(context.Background(), []*record.Record{r}, Apply(func(context.Context, pgx.Tx, *record.Record) error {
 		close(gate)
 		<-release
 		return errBoom
-	})
+	}))
 	b.rt.enqueue(c)
 }
 

@@ -155,7 +155,7 @@ func (s *storm) deliver(b *workbench, rnd *rand.Rand, left []*record.Record) {
 		if dice(40) == 0 {
 			timer = time.AfterFunc(time.Duration(dice(20))*time.Millisecond, func() { end(record.ErrRevoked) })
 		}
-		finishes(s.t, func() { b.rt.Run(ctx, left, apply) })
+		finishes(s.t, func() { b.rt.Run(ctx, left, Apply(apply)) })
 		if timer != nil {
 			timer.Stop()
 		}

@@ -241,7 +241,7 @@ func (p *process) together(route string) {
 	began, killing, over := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(over)
-		p.rt.Run(p.dead, []*record.Record{on(0, 0)}, func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+		p.rt.Run(p.dead, []*record.Record{on(0, 0)}, Apply(func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
 			close(began)
 			select {
 			case <-killing: // it runs beside the killer
@@ -250,9 +250,9 @@ func (p *process) together(route string) {
 			case <-time.After(moment):
 				return effect(ctx, tx, r)
 			}
-		})
+		}))
 	}()
-	rt.Run(p.dead, []*record.Record{on(1, 0)}, func(context.Context, pgx.Tx, *record.Record) error {
+	rt.Run(p.dead, []*record.Record{on(1, 0)}, Apply(func(context.Context, pgx.Tx, *record.Record) error {
 		select {
 		case <-began:
 		case <-time.After(moment):
@@ -260,6 +260,6 @@ func (p *process) together(route string) {
 		close(killing)
 		p.die()
 		return context.Canceled
-	})
+	}))
 	await(p.t, over)
 }

@@ -307,7 +307,7 @@ func (g *group) call(a *attempt, e *entry) (err error) {
 			err = fault.Recovered(p)
 		}
 	}()
-	return fault.Usable(e.c.apply(ctx, &a.root, e.r))
+	return fault.Usable(e.c.work.(Apply)(ctx, &a.root, e.r))
 }
 
 // conclude closes what the handler left open and looks at the connection.

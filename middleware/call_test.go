@@ -457,11 +457,11 @@ func TestCall(t *testing.T) {
 			return "paid", sleep(ctx, time.Duration(r.Offset)*time.Second)
 		})
 		passes := 0
-		b.rt.Inbox = effects(func(ctx context.Context, rs []*record.Record, apply dedup.Apply) {
+		b.rt.Inbox = effects(func(ctx context.Context, rs []*record.Record, work dedup.Work) {
 			if passes++; passes == 1 {
 				panic("inbox")
 			}
-			b.in.Run(ctx, rs, apply)
+			b.in.Run(ctx, rs, work)
 		})
 		c := newClaim(1, 10, nil)
 		_, err := deliver(b.handler(t, nothing), c, recs(3, ownKey)...)

@@ -72,8 +72,8 @@ func newInbox(writers, maxGroup int) *fakeInbox {
 
 func (in *fakeInbox) close() { close(in.queue) }
 
-func (in *fakeInbox) Run(ctx context.Context, rs []*record.Record, apply dedup.Apply) {
-	s := &submission{ctx: ctx, rs: rs, apply: apply, done: make(chan struct{})}
+func (in *fakeInbox) Run(ctx context.Context, rs []*record.Record, work dedup.Work) {
+	s := &submission{ctx: ctx, rs: rs, apply: work.(dedup.Apply), done: make(chan struct{})}
 	select {
 	case in.queue <- s:
 		<-s.done

@@ -18,11 +18,11 @@ import (
 	"github.com/headrace/headrace/record"
 )
 
-// Effects runs records through an apply function and makes what it did durable, each record exactly once. *dedup.Route
+// Effects runs records through a route's work and makes what it did durable, each record exactly once. *dedup.Route
 // is one.
 type Effects interface {
 	// Run blocks until each of rs is settled or has Err set. It never charges an attempt.
-	Run(ctx context.Context, rs []*record.Record, apply dedup.Apply)
+	Run(ctx context.Context, rs []*record.Record, work dedup.Work)
 }
 
 // Graves takes verdicts. *dedup.Route is one.

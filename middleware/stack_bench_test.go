@@ -23,9 +23,9 @@ func (settler) Resume([]*record.Record) bool               { return true }
 func BenchmarkStack(b *testing.B) {
 	for _, n := range []int{1, 500} {
 		b.Run(fmt.Sprintf("%dRecords", n), func(b *testing.B) {
-			in := effects(func(ctx context.Context, rs []*record.Record, apply dedup.Apply) {
+			in := effects(func(ctx context.Context, rs []*record.Record, work dedup.Work) {
 				for _, r := range rs {
-					if err := apply(ctx, nil, r); err == nil {
+					if err := work.(dedup.Apply)(ctx, nil, r); err == nil {
 						r.Settle(record.Effected)
 					}
 				}

@@ -129,17 +129,17 @@ func TestStack(t *testing.T) {
 		for _, end := range []func(){func() { panic("boom") }, runtime.Goexit} {
 			b := newBench(t)
 			passes := 0
-			b.rt.Inbox = effects(func(ctx context.Context, rs []*record.Record, apply dedup.Apply) {
+			b.rt.Inbox = effects(func(ctx context.Context, rs []*record.Record, work dedup.Work) {
 				switch passes++; passes {
 				case 1: // on the Router's goroutine
 					end()
 				case 2: // the same records again: one fails for its own reasons
 					rs[0].Err = fault.RetryAfter(errBoom, time.Second)
-					b.in.Run(ctx, rs[1:], apply)
+					b.in.Run(ctx, rs[1:], work)
 				case 3: // on a chain's goroutine
 					end()
 				default:
-					b.in.Run(ctx, rs, apply)
+					b.in.Run(ctx, rs, work)
 				}
 			})
 			c := b.run(t, nothing, recs(3, ownKey)...)
@@ -153,7 +153,7 @@ func TestStack(t *testing.T) {
 	bubble(t, "LeftWithoutAnOutcomeIsGivenBackAndReported", func(t *testing.T) {
 		b := newBench(t)
 		calls := 0
-		b.rt.Inbox = effects(func(context.Context, []*record.Record, dedup.Apply) { calls++ })
+		b.rt.Inbox = effects(func(context.Context, []*record.Record, dedup.Work) { calls++ })
 		c := newClaim(1, 10, nil)
 		h := b.handler(t, nothing)
 		msg, err := deliver(h, c, recs(2, ownKey)...)
@@ -182,9 +182,9 @@ func TestStack(t *testing.T) {
 }
 
 // effects makes a func an Effects.
-type effects func(ctx context.Context, rs []*record.Record, apply dedup.Apply)
+type effects func(ctx context.Context, rs []*record.Record, work dedup.Work)
 
-func (f effects) Run(ctx context.Context, rs []*record.Record, apply dedup.Apply) { f(ctx, rs, apply) }
+func (f effects) Run(ctx context.Context, rs []*record.Record, work dedup.Work) { f(ctx, rs, work) }
 
 // TestStockMiddlewares: whatever stands around the stack, each record has one outcome and no Ack settles one.
 func TestStockMiddlewares(t *testing.T) {
