@@ -99,6 +99,11 @@ type RouteConfig struct {
 	// Group is the consumer group and Name the route: together they are under what the inbox remembers. Both are
 	// required and permanent.
 	Group, Name string
+	// Store is where the route remembers its records. It is permanent: another one is refused (ErrStoreChanged). ByOffset
+	// needs to know the topics' ids, and runs read committed only.
+	//
+	// Defaults to ByID.
+	Store Store
 	// AttemptTimeout bounds one run of the handler. It starts right before that run, not in the queue. At most
 	// MaxAttemptTimeout.
 	//
@@ -161,6 +166,13 @@ func (c RouteConfig) validate() error {
 	case c.AttemptTimeout > MaxAttemptTimeout:
 		return fmt.Errorf("route %s: AttemptTimeout (%s) is above %s, which Postgres can keep as a time limit",
 			c.Name, c.AttemptTimeout, MaxAttemptTimeout)
+	case c.Store == ByOffset && !offsetsReady:
+		return fmt.Errorf("route %s: the %s is not there yet", c.Name, c.Store)
+	case c.Store > ByOffset:
+		return fmt.Errorf("route %s: there is no %s", c.Name, c.Store)
+	case c.Store == ByOffset && c.Isolation != "" && c.Isolation != pgx.ReadCommitted:
+		return fmt.Errorf("route %s: isolation level %q: the offset store runs read committed only: on another level each group "+
+			"would fail that meets the mark of the one before it", c.Name, c.Isolation)
 	case c.Retention > 0 && c.Horizon == nil:
 		return errors.New("route " + c.Name + ": Retention needs Horizon, which says what may still be redelivered")
 	}

@@ -18,8 +18,9 @@ import (
 // Consumer is one route of a consumer group as the database knows it, without an inbox that runs: for an operator who
 // says what becomes of a record. It is safe for concurrent use and needs no closing; the pool is the caller's.
 type Consumer struct {
-	pool *pgxpool.Pool
-	id   int32
+	pool  *pgxpool.Pool
+	id    int32
+	store Store
 }
 
 // FindConsumer finds a route that has run at least once on this database. One that has not is an *UnknownRouteError: to
@@ -32,7 +33,7 @@ func FindConsumer(ctx context.Context, pool *pgxpool.Pool, group, route string) 
 		return nil, fmt.Errorf("look at the inbox's schema: %w", err)
 	}
 	c := &Consumer{pool: pool}
-	err := pool.QueryRow(ctx, consumerIDSQL, group, route).Scan(&c.id)
+	err := pool.QueryRow(ctx, consumerIDSQL, group, route).Scan(&c.id, &c.store)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, unknownRoute(ctx, pool, group, route)
 	}

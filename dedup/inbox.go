@@ -104,7 +104,8 @@ type setupError struct{ what, hint string }
 func (e *setupError) Error() string { return e.what }
 func (e *setupError) Hint() string  { return e.hint }
 
-// Route opens the inbox of one route and starts its writers. A route that is new gets its number in the database.
+// Route opens the inbox of one route and starts its writers. A route that is new gets its number in the database; one that
+// has run with another store is refused (ErrStoreChanged).
 func (in *Inbox) Route(ctx context.Context, cfg RouteConfig) (*Route, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -139,16 +140,22 @@ var errClosed = errors.New("inbox is closed")
 
 // consumer gets or makes the route's number. The insert comes second: each one would use up a number.
 func (in *Inbox) consumer(ctx context.Context, cfg RouteConfig) (id int32, err error) {
+	var was Store
 	get := func() error {
-		return in.pool.QueryRow(ctx, consumerIDSQL, cfg.Group, cfg.Name).Scan(&id)
+		return in.pool.QueryRow(ctx, consumerIDSQL, cfg.Group, cfg.Name).Scan(&id, &was)
 	}
-	if get() == nil {
-		return id, nil
+	if get() != nil {
+		if _, err := in.pool.Exec(ctx, consumerSQL, cfg.Group, cfg.Name, cfg.Store); err != nil {
+			return 0, err
+		}
+		if err := get(); err != nil {
+			return 0, err
+		}
 	}
-	if _, err := in.pool.Exec(ctx, consumerSQL, cfg.Group, cfg.Name); err != nil {
-		return 0, err
+	if was != cfg.Store {
+		return 0, &storeChangedError{group: cfg.Group, route: cfg.Name, was: was, is: cfg.Store}
 	}
-	return id, get()
+	return id, nil
 }
 
 // Close ends the routes and waits for what runs: call it when no Run or Bury is going on. A record that is still in line

@@ -121,14 +121,14 @@ where consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int`
 
 // missingSQL names the privileges that the role lacks for the statements here.
 const missingSQL = `select coalesce(string_agg(p || ' on ' || t, ', ' order by t, p), '')
-from unnest(array['headrace.inbox', 'headrace.consumers', 'headrace.claim_starts']) t,
+from unnest(array['headrace.inbox', 'headrace.consumers', 'headrace.claim_starts', 'headrace.offsets']) t,
 	unnest(array['select', 'insert', 'update', 'delete']) p
 where not has_table_privilege(t, p) and (p <> 'delete' or t = 'headrace.inbox')`
 
-const consumerSQL = `insert into headrace.consumers (consumer_group, route) values ($1, $2)
+const consumerSQL = `insert into headrace.consumers (consumer_group, route, store) values ($1, $2, $3::smallint)
 on conflict (consumer_group, route) do nothing`
 
-const consumerIDSQL = `select id from headrace.consumers where consumer_group = $1 and route = $2`
+const consumerIDSQL = `select id, store from headrace.consumers where consumer_group = $1 and route = $2`
 
 // knownSQL lists what an operator may have meant.
 const knownSQL = `select consumer_group || '/' || route from headrace.consumers order by consumer_group, route limit 50`
