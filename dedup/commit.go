@@ -2,30 +2,34 @@ package dedup
 
 import (
 	"context"
+	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/record"
 )
 
-// commitSQL ends the transaction in one trip. The savepoint's release is the witness that it is still the transaction
-// that the inbox began: if it is not there the rest of the text is not executed. The server's statement timeout is off
-// for COMMIT: there it would mean to give up the wait for a standby and call that a success.
-const commitSQL = "release savepoint " + savepoint + "; set local statement_timeout = 0; commit"
+// commitTexts end the transaction. The savepoint's release is the witness that it is still the transaction that the inbox
+// began: if it is not there nothing after it is executed. The server's statement timeout is off for COMMIT: there it
+// would mean to give up the wait for a standby and call that a success.
+var commitTexts = [...]string{"release savepoint " + savepoint, "set local statement_timeout = 0", "commit"}
+
+// commitSQL is all of them in one text, for a trip with nothing else in it.
+var commitSQL = strings.Join(commitTexts[:], "; ")
 
 // commit makes what is done durable, and gives the outcomes.
 func (g *group) commit() {
-	if !g.worthCommitting() {
+	if !g.worthCommitting() || g.gone.Load() {
 		return
 	}
-	if !g.prepare() {
-		g.blame(nil)
-		return
-	}
-	if g.gone.Load() {
-		return
-	}
-	tag, err := g.sendCommit()
+	g.concluded(g.sendCommit())
+}
+
+// concluded gives the outcomes by COMMIT's answer.
+func (g *group) concluded(tag string, err error) {
 	switch judgeCommit(tag, err) {
 	case committed:
 		g.outcomes()
@@ -64,28 +68,35 @@ func (g *group) worthCommitting() bool {
 	return false
 }
 
-// prepare takes back the rows of those that are not done, and marks those that were skipped.
-func (g *group) prepare() bool {
-	return g.execRows(takeBackSQL, func(e *entry) bool { return e.mode == waiting || e.mode == failing }) &&
-		g.execRows(skipSQL, func(e *entry) bool { return e.mode == skipping })
-}
-
-func (g *group) execRows(sql string, match func(*entry) bool) bool {
-	ids := g.rows(match)
-	if ids == "{}" {
-		return true
+// beforeCommit queues what goes before COMMIT in its own trip, in this order: the rows of those that are not done are
+// taken back, those that were skipped are marked. An error of one of them is COMMIT's: the server skips what comes after.
+func (g *group) beforeCommit(b *pgx.Batch) {
+	if ids := g.rows(func(e *entry) bool { return e.mode == waiting || e.mode == failing }); ids != "{}" {
+		b.Queue(takeBackSQL, g.rt.consumer, ids)
 	}
-	g.w.impatient(g.conn.Conn().PgConn().Conn(), g.rt.in.cfg.CommitTimeout)
-	defer g.w.patient()
-	_, err := g.conn.Exec(context.Background(), sql, g.rt.consumer, ids)
-	return err == nil
+	if ids := g.rows(func(e *entry) bool { return e.mode == skipping }); ids != "{}" {
+		b.Queue(skipSQL, g.rt.consumer, ids)
+	}
 }
 
 func (g *group) sendCommit() (tag string, err error) {
+	b := &pgx.Batch{}
+	g.beforeCommit(b)
 	g.w.impatient(g.conn.Conn().PgConn().Conn(), g.rt.in.cfg.CommitTimeout)
-	t, err := g.conn.Exec(context.Background(), commitSQL)
-	g.slow = !g.w.patient()
-	return t.String(), err
+	defer func() { g.slow = !g.w.patient() }()
+	if b.Len() == 0 {
+		t, err := g.conn.Exec(context.Background(), commitSQL)
+		return t.String(), err
+	}
+	for _, text := range commitTexts {
+		b.Queue(text)
+	}
+	b.QueuedQueries[b.Len()-1].Exec(func(t pgconn.CommandTag) error {
+		tag = t.String()
+		return nil
+	})
+	err = g.conn.SendBatch(context.Background(), b).Close()
+	return tag, err
 }
 
 func (g *group) outcomes() {
