@@ -19,8 +19,10 @@ type owned struct {
 	sent      claim.Mark                   // last committed; guarded by the commit token
 	committed atomic.Int64                 // the same for Stats, -1 for none
 	start     atomic.Int64                 // of the log when it was asked for, -1 if it was not
+	begun     atomic.Int64                 // where the client was told to begin, -1 if it was not
 	high      atomic.Int64                 // high watermark, -1 if unknown
 	paused    atomic.Bool                  // as the client was told
+	kept      atomic.Bool                  // somebody remembers its records by their offsets, see SourceConfig.Begin
 }
 
 // newOwned makes a claim with a line for each route of the topic; the routes without a subscription hold their records
@@ -29,6 +31,7 @@ func (s *Source) newOwned(at tp, id uuid.UUID) *owned {
 	o := &owned{tp: at, lines: make(map[*route.Route]*claim.Line)}
 	o.committed.Store(-1)
 	o.start.Store(-1)
+	o.begun.Store(-1)
 	o.high.Store(-1)
 	o.Claim = claim.New(claim.Config{
 		Topic: at.topic, TopicID: id, Partition: at.partition, OnLow: s.room,
@@ -38,6 +41,14 @@ func (s *Source) newOwned(at tp, id uuid.UUID) *owned {
 	}
 	s.claims[at] = o
 	return o
+}
+
+// next is where fetching goes on, -1 if unknown.
+func (o *owned) next() int64 {
+	if end := o.Load().End; end >= 0 {
+		return end
+	}
+	return o.begun.Load()
 }
 
 // addLine gives the route its line in the claim and starts to deliver. With Source.mu held.

@@ -63,6 +63,13 @@ func (s *Source) fetchedPartition(topic string, id uuid.UUID, p *kgo.FetchPartit
 		s.hold(o, problem{kind: record.ReportTopicRecreated, err: errRecreated(was, id)})
 		return
 	}
+	if s.problems.lasts(at) {
+		return // fetched before the pause
+	}
+	if first := p.Records[0]; o.kept.Load() && first.Offset < o.next() {
+		s.hold(o, problem{kind: record.ReportTruncated, err: errBackwards(o.next(), first)})
+		return
+	}
 	o.high.Store(p.HighWatermark)
 	s.problems.solve(at)
 	o.Add(p.Records)

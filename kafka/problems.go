@@ -35,10 +35,17 @@ func (p problem) hint() string {
 		return "the committed offset is not in the log any more, or not yet; the partition is held until the group's offset is set by hand"
 	case record.ReportTopicRecreated:
 		return "the topic was deleted and created again; the partition is held: check the group's offset, then restart"
+	case record.ReportTruncated:
+		return "the log lost records that the offset store knows as done, and their offsets come again: the partition is held; see 'A log that was cut' in docs/operations.md, then restart"
 	case record.ReportDataLoss:
 		return "the log was truncated below what was read, for example by an unclean leader election"
 	}
 	return "the partition is held and tried again, every 30 s at last"
+}
+
+// lasts says whether the problem is one that no probe solves: it ends with the claim.
+func (p problem) lasts() bool {
+	return p.kind == record.ReportTopicRecreated || p.kind == record.ReportTruncated
 }
 
 // standing is a problem that was not solved yet.
@@ -62,6 +69,9 @@ func (ps *problems) add(at tp, p problem) bool {
 		ps.at = make(map[tp]*standing)
 	}
 	st := ps.at[at]
+	if st != nil && st.lasts() {
+		return false // what comes after it says nothing new
+	}
 	if st == nil || st.kind != p.kind {
 		ps.at[at] = &standing{problem: p, wait: firstProbe, until: time.Now().Add(firstProbe)}
 		return true
@@ -79,7 +89,23 @@ func (ps *problems) holds(at tp) bool {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	st := ps.at[at]
-	return st != nil && (st.kind == record.ReportTopicRecreated || time.Now().Before(st.until))
+	return st != nil && (st.lasts() || time.Now().Before(st.until))
+}
+
+// lasts says whether the partition is not to be read by this claim any more.
+func (ps *problems) lasts(at tp) bool {
+	_, ok := ps.lasting(at)
+	return ok
+}
+
+// lasting is the standing problem that no probe solves, if there is one.
+func (ps *problems) lasting(at tp) (problem, bool) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if st := ps.at[at]; st != nil && st.lasts() {
+		return st.problem, true
+	}
+	return problem{}, false
 }
 
 // kind is the standing problem's, "" for none.
@@ -103,7 +129,7 @@ func (ps *problems) settle() {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for at, st := range ps.at {
-		if at != groupProblem && st.kind != record.ReportTopicRecreated && time.Since(st.until) > probeQuiet {
+		if at != groupProblem && !st.lasts() && time.Since(st.until) > probeQuiet {
 			delete(ps.at, at)
 		}
 	}
@@ -137,6 +163,8 @@ func (s *Source) partitionError(at tp, o *owned, err error) {
 	p := problem{kind: record.ReportPartitionError, err: err}
 	var loss *kgo.ErrDataLoss
 	switch {
+	case errors.As(err, &loss) && o != nil && o.kept.Load():
+		p.kind = record.ReportTruncated
 	case errors.As(err, &loss):
 		p.kind = record.ReportDataLoss
 	case errors.Is(err, kerr.OffsetOutOfRange):
@@ -159,7 +187,7 @@ func (s *Source) hold(o *owned, p problem) {
 	if !fresh {
 		return
 	}
-	offset := o.Load().End // where fetching would go on
+	offset := o.next()
 	if offset < 0 {
 		offset = s.committed(o)
 	}

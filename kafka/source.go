@@ -98,14 +98,18 @@ func (s *Source) join() {
 		s.client.AddConsumeTopics(topics...)
 		return
 	}
-	client, err := kgo.NewClient(append(s.cfg.clientOptions(),
+	opts := append(s.cfg.clientOptions(),
 		kgo.WithContext(s.root),
 		kgo.WithHooks(&s.pulse, groupErrors{s}),
 		kgo.ConsumeTopics(topics...),
 		kgo.OnPartitionsAssigned(s.assigned),
 		kgo.OnPartitionsRevoked(s.revoked),
 		kgo.OnPartitionsLost(s.lost),
-	)...)
+	)
+	if s.cfg.Begin != nil {
+		opts = append(opts, kgo.AdjustFetchOffsetsFn(s.begin))
+	}
+	client, err := kgo.NewClient(opts...)
 	if err != nil {
 		go s.fail(fmt.Errorf("kafka source: %w", err))
 		return

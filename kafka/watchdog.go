@@ -120,7 +120,9 @@ func beats(key int16) bool {
 // resumption is where a claim goes on that ended because the coordinator was silent: Offset -1 if nothing was read.
 type resumption struct {
 	claim.Mark
-	settled bool // everything before it is: it is to be committed
+	settled bool     // everything before it is: it is to be committed
+	kept    bool     // as the claim's
+	held    *problem // that lasts, nil if there is none
 }
 
 // watchCoordinator ends every claim when the coordinator has been silent for a session: it has given the partitions to
@@ -152,10 +154,14 @@ func (s *Source) silence(claims []*owned) {
 	for _, o := range claims {
 		s.client.PauseFetchPartitions(map[string][]int32{o.topic: {o.partition}})
 		o.EndSoft()
-		was[o.tp] = resumption{Mark: claim.Mark{Offset: o.Load().First, Epoch: -1}}
+		r := resumption{Mark: claim.Mark{Offset: o.Load().First, Epoch: -1}, kept: o.kept.Load()}
 		if m, ok := o.Watermark(); ok {
-			was[o.tp] = resumption{m, true}
+			r.Mark, r.settled = m, true
 		}
+		if p, ok := s.problems.lasting(o.tp); ok {
+			r.held = &p
+		}
+		was[o.tp] = r
 	}
 	s.report(record.Report{
 		Kind: record.ReportCoordinatorSilent, Partition: -1, Offset: -1, Age: s.pulse.silence(),
@@ -178,6 +184,11 @@ func (s *Source) revive() {
 	for at, r := range s.silenced {
 		o := s.newOwned(at, s.ids[at.topic])
 		o.paused.Store(true)
+		o.kept.Store(r.kept)
+		o.begun.Store(r.Offset)
+		if r.held != nil {
+			s.problems.add(at, *r.held) // reported before
+		}
 		if r.settled {
 			o.GoOn(r.Mark) // perhaps not committed yet, and no record may come to move it
 		}

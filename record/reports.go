@@ -52,6 +52,8 @@ const (
 	ReportTopicRecreated = "topic_recreated"
 	// ReportTransactionEnded: a handler ended the inbox's transaction; the route has stopped.
 	ReportTransactionEnded = "transaction_ended"
+	// ReportTruncated: a log lost records that the offset store knows as done, whose offsets come again; the partition is held.
+	ReportTruncated = "truncated"
 	// ReportVerdictNotWritten: the database does not take the verdict on a record; it is held.
 	ReportVerdictNotWritten = "verdict_not_written"
 )
@@ -61,5 +63,5 @@ var ReportKinds = [...]string{
 	ReportBatchWithoutPayload, ReportBusy, ReportCallWithoutContext, ReportCommitFailed, ReportCoordinatorSilent, ReportCrashLoop, ReportDataLoss,
 	ReportDeadLetterNotWritten, ReportFloodGuard, ReportGroupError, ReportKeyNotSent, ReportLeftUnsettled, ReportNotCorroborated,
 	ReportOffsetOutOfRange, ReportParkingFailed, ReportPartitionError, ReportReplayNotTaken, ReportReplayWithoutEnvelope, ReportStackOrder,
-	ReportStrayPanic, ReportStuckRecord, ReportSubscriptionGone, ReportTopicRecreated, ReportTransactionEnded, ReportVerdictNotWritten,
+	ReportStrayPanic, ReportStuckRecord, ReportSubscriptionGone, ReportTopicRecreated, ReportTransactionEnded, ReportTruncated, ReportVerdictNotWritten,
 }
