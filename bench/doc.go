@@ -1,10 +1,7 @@
-// Command bench measures Headrace against stock Watermill on a real Kafka and a real Postgres: the same topic, the same
-// database, the same work, taking turns in one run. It prints ratios; absolute figures of a shared machine mean little.
+// Command bench measures Headrace against what its users would write otherwise, and against the limits, on a real Kafka
+// and a real Postgres: the same topic, the same tables, the same work, taking turns in one run, each contender a process
+// of its own. It prints ratios; absolute figures of a shared machine mean little.
 //
-// The work of a record is what a careful team writes today: an inbox row and one UPDATE of an account, in one
-// transaction; in the calls part after an HTTP call. Every run is verified: each account has the balance that the topic
-// says, each record one inbox row, and the service that was called has seen each order.
-//
-//	make bench                  # everything, about twenty minutes
-//	go run . -only throughput   # one part: throughput, latency, calls, poison, memory
+// The work of a record is an inbox row and one UPDATE of an account. Every run is verified before it counts. README.md
+// beside this file says how to run it and what each scenario asks.
 package main

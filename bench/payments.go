@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/headrace/headrace/bench/internal/load"
 )
 
 // paymentsArg makes this binary the service that the calls bench calls, in a process of its own: it answers all
@@ -51,28 +53,12 @@ func startPayments(ctx context.Context) (*service, func(), error) {
 	return &service{url: strings.TrimSpace(line)}, stop, nil
 }
 
-// client is every contender's: http.DefaultTransport keeps two idle connections to a host, and whoever calls more than
-// two at a time would measure how fast the kernel dials.
-func client() *http.Transport {
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.MaxIdleConnsPerHost = 64
-	return t
-}
-
-// charge asks for one order's payment.
-func (s *service) charge(ctx context.Context, p posting) (*http.Request, error) {
-	body := fmt.Sprintf(`{"order":%d,"amount":%d}`, p.Order, p.Amount)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/charges", strings.NewReader(body))
-	if err != nil {
-		return nil, err
+// address is where the service answers, "" of none.
+func (s *service) address() string {
+	if s == nil {
+		return ""
 	}
-	req.Header.Set("Content-Type", "application/json")
-	return req, nil
-}
-
-// receipt is the service's answer.
-type receipt struct {
-	ID string `json:"id"`
+	return s.url
 }
 
 // forget empties the service's books before a run; nil is no service.
@@ -141,7 +127,7 @@ type charges struct {
 }
 
 func (c *charges) charge(w http.ResponseWriter, r *http.Request) {
-	var p posting
+	var p load.Posting
 	if err := json.NewDecoder(r.Body).Decode(&p); err != nil || p.Order == 0 {
 		http.Error(w, "no order", http.StatusBadRequest)
 		return
