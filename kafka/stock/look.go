@@ -47,75 +47,106 @@ func (s *Subscriber) lookUpID(ctx context.Context, topic string) (uuid.UUID, err
 // everywhere yet.
 func permanent(err error) bool { return errors.Is(err, errNoIDs) }
 
-// check waits until the topic is as it should be, and reports false when the session or the Subscriber ends before.
+// check waits until the topic is as it should be, and gives the partitions that begin later than at their committed offsets.
+// It reports false when the session or the Subscriber ends before.
 //
 // It is the only place where an offset that is not in the log can be met: Sarama leaves the group on it, for all
 // partitions, and joins again at once, for ever (42 times in 5 s), or sets the offset by itself.
-func (m *member) check(sess sarama.ConsumerGroupSession) bool {
+func (m *member) check(sess sarama.ConsumerGroupSession) (later map[int32]int64, ok bool) {
 	for n := 0; ; n++ {
-		p, at := m.look(sess.Context(), sess.Claims()[m.topic])
+		later, p, at := m.look(sess.Context(), sess.Claims()[m.topic])
 		if p == nil {
 			m.s.problems.solve(m.topic)
-			return true
+			return later, true
 		}
 		m.s.trouble(at, *p)
 		if !m.s.wait(sess.Context(), backoff.Exponential(firstRetry, lastRetry, n)) {
-			return false
+			return nil, false
 		}
 	}
 }
 
 // look says what is wrong with the topic, nil if nothing.
-func (m *member) look(ctx context.Context, partitions []int32) (*problem, place) {
+func (m *member) look(ctx context.Context, partitions []int32) (later map[int32]int64, p *problem, at place) {
 	whole := place{m.topic, -1}
 	id, err := m.s.lookUpID(ctx, m.topic)
 	if err != nil {
-		return &problem{kind: record.ReportPartitionError, err: err}, whole
+		return nil, &problem{kind: record.ReportPartitionError, err: err}, whole
 	}
 	if id != m.id {
-		return &problem{kind: record.ReportTopicRecreated, err: errAnew(m.id, id)}, whole
+		return nil, &problem{kind: record.ReportTopicRecreated, err: errAnew(m.id, id)}, whole
 	}
-	for _, partition := range partitions {
-		if err := m.outOfRange(ctx, partition); err != nil {
-			return new(problemOf(err)), place{m.topic, partition}
+	stands, err := m.stands(ctx, partitions)
+	if err != nil {
+		return nil, new(problemOf(err)), whole
+	}
+	later, p, at = m.later(ctx, stands)
+	if p != nil {
+		return nil, p, at
+	}
+	for partition, st := range stands {
+		if l, ok := later[partition]; ok {
+			st.begin = l
+		}
+		if err := st.outOfRange(); err != nil {
+			return nil, new(problemOf(err)), place{m.topic, partition}
 		}
 	}
-	return nil, whole
+	return later, nil, whole
 }
 
-// errOutOfRange is a committed offset that is not in the log.
+// errOutOfRange is an offset to begin at that is not in the log.
 type errOutOfRange struct{ committed, start, end int64 }
 
 func (e *errOutOfRange) Error() string {
 	return fmt.Sprintf("committed offset %d is outside the log, which holds %d to %d", e.committed, e.start, e.end)
 }
 
-// outOfRange compares the committed offset of a partition with its log. A partition without one begins at the start.
-func (m *member) outOfRange(ctx context.Context, partition int32) error {
+// stand is where the group stands in a partition and what its log holds.
+type stand struct {
+	committed  int64 // -1 for none
+	epoch      int32 // of the leader, as it was committed
+	begin      int64 // where it begins, -1 for the start of the log
+	start, end int64
+}
+
+// outOfRange compares where a partition begins with its log. One without an offset begins at the start.
+func (st stand) outOfRange() error {
+	if st.begin >= 0 && (st.begin < st.start || st.begin > st.end) {
+		return &errOutOfRange{st.begin, st.start, st.end}
+	}
+	return nil
+}
+
+func (m *member) stands(ctx context.Context, partitions []int32) (map[int32]stand, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	committed, err := m.s.admin.FetchOffsetsForTopics(ctx, m.s.cfg.Group, m.topic)
 	if err != nil {
-		return err
-	}
-	at, ok := committed.Lookup(m.topic, partition)
-	if !ok || at.At < 0 {
-		return at.Err
+		return nil, err
 	}
 	starts, err := listed(m.s.admin.ListStartOffsets(ctx, m.topic))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ends, err := listed(m.s.admin.ListEndOffsets(ctx, m.topic))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	start, _ := starts.Lookup(m.topic, partition)
-	end, _ := ends.Lookup(m.topic, partition)
-	if at.At < start.Offset || at.At > end.Offset {
-		return &errOutOfRange{at.At, start.Offset, end.Offset}
+	stands := make(map[int32]stand, len(partitions))
+	for _, partition := range partitions {
+		st := stand{committed: -1, epoch: -1, begin: -1}
+		if at, ok := committed.Lookup(m.topic, partition); ok && at.Err != nil {
+			return nil, at.Err
+		} else if ok && at.At >= 0 {
+			st.committed, st.epoch, st.begin = at.At, at.LeaderEpoch, at.At
+		}
+		start, _ := starts.Lookup(m.topic, partition)
+		end, _ := ends.Lookup(m.topic, partition)
+		st.start, st.end = start.Offset, end.Offset
+		stands[partition] = st
 	}
-	return nil
+	return stands, nil
 }
 
 func listed(offsets kadm.ListedOffsets, err error) (kadm.ListedOffsets, error) {

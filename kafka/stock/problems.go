@@ -32,6 +32,8 @@ func (p problem) hint() string {
 	switch p.kind {
 	case record.ReportOffsetOutOfRange:
 		return "the committed offset is not in the log any more, or not yet; this member reads nothing of the topic until the group's offset is set by hand"
+	case record.ReportTruncated:
+		return "the log lost records that the offset store knows as done, and their offsets come again; this member reads nothing of the topic: see 'A log that was cut' in docs/operations.md"
 	case record.ReportTopicRecreated:
 		return "the topic was deleted and created again; this member reads nothing of it: check the group's offset, which should be the new topic's start, then restart"
 	case record.ReportCommitFailed:
@@ -74,7 +76,7 @@ func (ps *problems) settle() {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for at, p := range ps.at {
-		if p.kind != record.ReportOffsetOutOfRange && p.kind != record.ReportTopicRecreated && time.Since(p.last) > errorQuiet {
+		if p.kind != record.ReportOffsetOutOfRange && p.kind != record.ReportTopicRecreated && p.kind != record.ReportTruncated && time.Since(p.last) > errorQuiet {
 			delete(ps.at, at)
 		}
 	}

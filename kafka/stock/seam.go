@@ -54,7 +54,9 @@ func (h *handler) Setup(sess sarama.ConsumerGroupSession) error {
 	// A session that fails as soon as it has begun is followed by the next without a pause.
 	if n := h.m.failures; n == 0 || h.m.s.wait(sess.Context(), backoff.Exponential(firstRetry, lastRetry, n-1)) {
 		h.m.anew.Store(false)
-		h.m.joined.Store(h.m.check(sess))
+		later, ok := h.m.check(sess)
+		h.m.moveOn(sess, later)
+		h.m.joined.Store(ok)
 	}
 	h.began = time.Now()
 	return h.stock.Setup(sess)
