@@ -132,17 +132,22 @@ func Identify(r *record.Record, chain ...Resolver) error {
 // identify falls back on spot, where the record was first read. What it is at, for its coordinates, is always here.
 func identify(r *record.Record, spot spot, chain []Resolver) error {
 	id, err := resolve(r, chain)
+	at := spot.place()
 	if id.ID == "" {
-		id = record.Identity{ID: spot.String(), Key: spot.place().key, FromCoordinates: true}
+		id = record.Identity{ID: spot.String(), Key: at.key, FromCoordinates: true}
 	}
-	r.Identity = delivered(r, id, spot)
+	r.Identity = delivered(r, id, spot, at)
 	return err
 }
 
-// delivered completes an identity with where the record was first read, and with what is of this delivery.
-func delivered(r *record.Record, id record.Identity, first spot) record.Identity {
-	id.Place = first.place().key
-	id.ValueHash, id.Coordinates = HashValue(r.Value), placeOf(r).hash
+// delivered completes an identity with where the record was first read, and with what is of this delivery. As a rule that
+// is one place, and one hash.
+func delivered(r *record.Record, id record.Identity, first spot, at place) record.Identity {
+	id.Place, id.Coordinates = at.key, at.hash
+	if first != here(r) {
+		id.Coordinates = placeOf(r).hash
+	}
+	id.ValueHash = HashValue(r.Value)
 	return id
 }
 
@@ -175,8 +180,10 @@ func ask(find Resolver, r *record.Record) (id string, ok bool, err error) {
 
 // KeyOf is how the inbox stores an identity: a UUID as it is, any other text as the UUIDv8 of its SHA-256.
 func KeyOf(id string) uuid.UUID {
-	if u, err := uuid.Parse(id); err == nil && len(id) == canonical {
-		return u
+	if len(id) == canonical {
+		if u, err := uuid.Parse(id); err == nil {
+			return u
+		}
 	}
 	sum := sha256.Sum256([]byte(id))
 	return uuidV8(sum[:16])

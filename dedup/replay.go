@@ -37,7 +37,8 @@ func IdentifyReplay(r *record.Record, of ReplayOf, chain ...Resolver) error {
 		// It says nothing: all letters that lack it would be one record, and have one effect between them.
 		first = here(r)
 	}
-	placed := of.Key == first.place().key
+	at := first.place()
+	placed := of.Key == at.key
 	if of.Key == uuid.Nil || of.Undecodable && placed {
 		return identify(r, first, chain)
 	}
@@ -45,6 +46,6 @@ func IdentifyReplay(r *record.Record, of ReplayOf, chain ...Resolver) error {
 	if id.ID == "" || len(id.ID) > maxID {
 		id.ID = id.Key.String()
 	}
-	r.Identity = delivered(r, id, first)
+	r.Identity = delivered(r, id, first, at)
 	return nil
 }
