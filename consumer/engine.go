@@ -252,6 +252,9 @@ func (c *Consumer) stack(s spec, inbox *dedup.Route, letters *dlq.Writer, shared
 		NotTaken: c.replays.first,
 		Batches:  true, Hooks: c.hooks, Tracer: c.cfg.Tracer, Logger: c.cfg.Logger,
 	}
+	if len(s.options.Middlewares) == 0 {
+		rt.Apply = s.apply
+	}
 	if s.call != nil {
 		rt.Repeatable = true // every Repeat that is not refused says so
 		rt.Call = &middleware.Call{

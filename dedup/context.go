@@ -18,7 +18,10 @@ func Tx(ctx context.Context) pgx.Tx {
 	return tx
 }
 
-// WithTx makes tx the transaction that Tx finds. The context that an Apply gets has it already.
+// WithTx makes tx the transaction that Tx finds. The context that an Apply gets has it already, and stays as it is.
 func WithTx(ctx context.Context, tx pgx.Tx) context.Context {
+	if Tx(ctx) == tx {
+		return ctx
+	}
 	return context.WithValue(ctx, txKey{}, tx)
 }

@@ -17,6 +17,8 @@ import (
 // user's middlewares and the handler) once a record, on a message of one, in a transaction: dedup.Tx(msg.Context()). So
 // a plain Watermill handler works in a batch of any size, and its effect and the inbox's row are committed together.
 //
+// Route.Apply, where it is set, is called in place of all that, and no message is made for it.
+//
 // A handler that returns messages fails for good: the Router would publish them outside of the transaction.
 func Inbox(rt *Route) message.HandlerMiddleware {
 	return rt.layer(inboxLayer, func(handler message.HandlerFunc) message.HandlerFunc {
@@ -52,13 +54,21 @@ func (rt *Route) apply(handler message.HandlerFunc) dedup.Apply {
 				end(err)
 			}
 		}()
-		returned, err := handler(record.Single(dedup.WithTx(ctx, tx), r))
+		err = rt.handle(dedup.WithTx(ctx, tx), tx, r, handler)
 		escaped = false
-		if err == nil && len(returned) > 0 {
-			return errReturned(len(returned))
-		}
 		return err
 	}
+}
+
+func (rt *Route) handle(ctx context.Context, tx pgx.Tx, r *record.Record, handler message.HandlerFunc) error {
+	if rt.Apply != nil {
+		return rt.Apply(record.With(ctx, r), tx, r)
+	}
+	returned, err := handler(record.Single(ctx, r))
+	if err == nil && len(returned) > 0 {
+		return errReturned(len(returned))
+	}
+	return err
 }
 
 // errReturned is for a handler that returns messages, which Watermill's Router would publish outside of the

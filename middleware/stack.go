@@ -67,6 +67,10 @@ type Route struct {
 	// Decode sets r.Event from r.Value. An error of it is Permanent, reason undecodable, unless it says otherwise with a
 	// verb: one that asks a schema registry returns fault.Unavailable. nil leaves Event nil.
 	Decode func(r *record.Record) error
+	// Apply is what the route does with each record, where no middleware stands between the stack and it: it is called in
+	// place of the handler, with the context and the transaction that the handler's message would have, and spares the
+	// message. nil: the handler that the layers are put around is called.
+	Apply dedup.Apply
 	// Classifier says what errors mean. Defaults to the built-in rules.
 	Classifier *fault.Classifier
 	// Retry says how often and how long.

@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	stock "github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/headrace/headrace/dedup"
@@ -163,6 +164,24 @@ func TestStack(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, 1, calls, "a message that was given back is over, whoever calls again")
 		require.Equal(t, []string{"left_unsettled"}, b.reports.kinds())
+	})
+
+	bubble(t, "ApplyRunsWithoutAMessageAndKnowsItsRecord", func(t *testing.T) {
+		b := newBench(t)
+		var ran []int64
+		b.rt.Apply = func(ctx context.Context, _ pgx.Tx, r *record.Record) error {
+			require.Same(t, r, record.Of(ctx))
+			ran = append(ran, r.Offset)
+			if r.Offset == 1 {
+				return fault.Permanent(errBoom)
+			}
+			return nil
+		}
+		c := b.run(t, func(*message.Message) error { panic("the handler has no part in it") }, recs(3, ownKey)...)
+		require.Equal(t, []int64{0, 1, 2}, ran)
+		require.Equal(t, map[int64][]record.Outcome{
+			0: {record.Effected}, 1: {record.Dead}, 2: {record.Effected},
+		}, c.outcomes)
 	})
 
 	bubble(t, "ReturnedMessagesPointToTheOutbox", func(t *testing.T) {

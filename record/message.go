@@ -53,12 +53,22 @@ func Derive(outer *message.Message, rs []*Record) *message.Message {
 //
 // The payload is a copy: a handler may edit it in place, and a dead letter must still equal what was delivered.
 func Single(ctx context.Context, r *Record) *message.Message {
-	msg := &message.Message{
-		UUID: r.Identity.ID, Payload: bytes.Clone(r.Value), Metadata: make(message.Metadata, len(r.Headers)),
-	}
-	fillMetadata(msg.Metadata, r)
-	msg.SetContext(With(ctx, r))
-	return msg
+	s := &single{}
+	s.msg.UUID, s.msg.Payload, s.msg.Metadata = r.Identity.ID, bytes.Clone(r.Value), make(message.Metadata, len(r.Headers))
+	fillMetadata(s.msg.Metadata, r)
+	s.msg.SetContext(s.under(ctx, r))
+	return &s.msg
+}
+
+// single is a message of one and its context, in one allocation.
+type single struct {
+	msg     message.Message
+	context recordContext
+}
+
+func (s *single) under(ctx context.Context, r *Record) context.Context {
+	s.context = recordContext{ctx, r}
+	return &s.context
 }
 
 // With makes the context under which r alone is handled: [Of] gives r, and what else its message carries is hidden,
