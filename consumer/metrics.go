@@ -55,6 +55,7 @@ type metrics struct {
 	reports        *prometheus.CounterVec
 	retention      *prometheus.GaugeVec
 	calls          *calls
+	routes         map[string]*series // read only once made
 	reasons        []string
 	dependencies   []string // for which a route can hold
 	inboxAnswers   []string
@@ -62,7 +63,7 @@ type metrics struct {
 }
 
 func newMetrics(specs []spec) *metrics {
-	m := &metrics{reasons: reasonNames(), inboxAnswers: dedup.Answers, attemptClasses: classNames()}
+	m := &metrics{routes: make(map[string]*series, len(specs)), reasons: reasonNames(), inboxAnswers: dedup.Answers, attemptClasses: classNames()}
 	m.records = m.counter("records_total", "Records by the outcome that became durable.", "route", "outcome")
 	m.recordTime = m.histogram("record_duration_seconds", "Time from a record's delivery to its outcome, waits included.", latencies, "route")
 	m.replayed = m.counter("replayed_total", "Dead letters that were replayed, by their outcome; they are in records_total too.", "route", "outcome")
@@ -83,6 +84,7 @@ func newMetrics(specs []spec) *metrics {
 	m.dependencies = slices.Concat(waits, m.calls.names)
 	for _, s := range specs {
 		m.preset(s)
+		m.routes[s.name] = m.seriesOf(s.name)
 	}
 	m.presetShared()
 	return m
@@ -142,27 +144,6 @@ func (m *metrics) hooks() record.Hooks {
 		OnBreaker:    m.calls.onBreaker,
 		OnReport:     m.onReport,
 	}
-}
-
-// onSettle leaves out what belongs to another route: it is outside of the ledger, and counted there.
-func (m *metrics) onSettle(i record.SettleInfo) {
-	if i.Outcome == record.Foreign {
-		return
-	}
-	if i.Replay {
-		m.replayed.WithLabelValues(i.Route, i.Outcome.String()).Inc()
-	}
-	m.records.WithLabelValues(i.Route, i.Outcome.String()).Inc()
-	m.recordTime.WithLabelValues(i.Route).Observe(i.Age.Seconds())
-}
-
-func (m *metrics) onAttempt(i record.AttemptInfo) {
-	outcome, class := "failed", bounded(i.Class, m.attemptClasses)
-	if i.Class == "" {
-		outcome, class = "succeeded", succeeded
-	}
-	m.attempts.WithLabelValues(i.Route, outcome, class).Inc()
-	m.attemptTime.WithLabelValues(i.Route).Observe(i.Took.Seconds())
 }
 
 func (m *metrics) onInbox(i record.InboxInfo) {

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"log/slog"
 	"sync/atomic"
 
@@ -10,12 +11,20 @@ import (
 // routerLogger tells what the router tells, a level lower: it announces every handler's start and end.
 type routerLogger struct {
 	watermill.LoggerAdapter
+	log      *slog.Logger
 	stopping *atomic.Bool
 }
 
 func newRouterLogger(log *slog.Logger, stopping *atomic.Bool) watermill.LoggerAdapter {
 	levels := map[slog.Level]slog.Level{slog.LevelInfo: slog.LevelDebug}
-	return routerLogger{watermill.NewSlogLoggerWithLevelMapping(log, levels), stopping}
+	return routerLogger{watermill.NewSlogLoggerWithLevelMapping(log, levels), log, stopping}
+}
+
+// Trace is told of each message twice: what nobody reads is not put together.
+func (l routerLogger) Trace(msg string, fields watermill.LogFields) {
+	if l.log.Enabled(context.Background(), watermill.LevelTrace) {
+		l.LoggerAdapter.Trace(msg, fields)
+	}
 }
 
 // Error is none while the consumer stops: the router takes it for one that its handlers have all ended, which is what a
@@ -30,5 +39,5 @@ func (l routerLogger) Error(msg string, err error, fields watermill.LogFields) {
 
 // With keeps the wrapper.
 func (l routerLogger) With(fields watermill.LogFields) watermill.LoggerAdapter {
-	return routerLogger{l.LoggerAdapter.With(fields), l.stopping}
+	return routerLogger{l.LoggerAdapter.With(fields), l.log, l.stopping}
 }
