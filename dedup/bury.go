@@ -48,7 +48,10 @@ const (
 // fault.Unavailable when the database is away, or the cause of ctx; then the row may or may not be there, and asking
 // again is safe.
 func (rt *Route) Bury(ctx context.Context, r *record.Record, g Grave) (Answer, error) {
-	b := newBurial(r, g)
+	if r.Replay && rt.replays != nil {
+		return rt.replays.Bury(ctx, r, g)
+	}
+	b := newBurial(r, g, rt.placed())
 	if err := rt.graves.add(b); err != nil {
 		return unseen, err
 	}
@@ -62,6 +65,8 @@ func (rt *Route) Bury(ctx context.Context, r *record.Record, g Grave) (Answer, e
 
 // burial is one Bury.
 type burial struct {
+	r      *record.Record
+	lease  lease // of an offset store
 	id     record.Identity
 	place  uuid.UUID // its key when the identity is another record's: of a replay that of its first reading
 	replay bool
@@ -73,16 +78,19 @@ type burial struct {
 	err    error
 }
 
-func newBurial(r *record.Record, g Grave) *burial {
+func newBurial(r *record.Record, g Grave, placed bool) *burial {
 	if r.Identity.ID == "" {
 		_ = Identify(r) // without a chain it cannot fail
 	}
 	b := &burial{
-		id: r.Identity, place: r.Identity.Place, replay: r.Replay,
+		r: r, id: r.Identity, place: r.Identity.Place, replay: r.Replay,
 		reason: clean(g.Reason), text: clean(g.Err), done: make(chan struct{}),
 	}
-	if g.Reason == reasonConflict {
+	if g.Reason == reasonConflict || placed {
 		b.id.Key = b.place
+	}
+	if placed { // no other record has it: its value does not matter
+		b.id.ValueHash = 0
 	}
 	return b
 }
@@ -172,6 +180,9 @@ func (y *graveyard) bury(batch []*burial) {
 	const tries = 3
 	var err error
 	for range tries {
+		if batch = y.leased(batch); len(batch) == 0 {
+			return
+		}
 		var answers []Answer
 		if answers, err = y.transact(batch); err == nil {
 			y.conclude(batch, answers)
@@ -250,7 +261,15 @@ func (y *graveyard) transact(batch []*burial) ([]Answer, error) {
 	}
 	stop := time.AfterFunc(y.rt.in.cfg.CommitTimeout, func() { _ = conn.Conn().PgConn().Conn().Close() })
 	defer stop.Stop()
-	return answers, commit(context.Background(), conn.Conn())
+	if y.rt.offsets != nil {
+		err = y.commitMarked(conn.Conn(), batch, answers)
+	} else {
+		err = commit(context.Background(), conn.Conn())
+	}
+	if err != nil && !conn.Conn().IsClosed() {
+		_, _ = conn.Exec(ctx, "rollback")
+	}
+	return answers, err
 }
 
 // writeGraves begins a transaction, writes the rows and reads the answers. It waits for another transaction that has one

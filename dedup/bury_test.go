@@ -41,6 +41,11 @@ func replay(o *owner, r *record.Record, offset int64) *record.Record {
 
 func TestBury(t *testing.T) {
 	t.Parallel()
+	eachStore(t, testBury)
+}
+
+func testBury(t *testing.T) {
+	t.Parallel()
 
 	t.Run("DeadIsNeverRunAndProducedAgain", func(t *testing.T) {
 		t.Parallel()
@@ -81,6 +86,7 @@ func TestBury(t *testing.T) {
 	})
 
 	t.Run("ProducersDuplicateOfADeadRecordIsADuplicate", func(t *testing.T) {
+		onlyByID(t, "it knows no identities")
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()
 		b.bury(recAs(o, 1, "", "same", "v"), "permanent")
@@ -92,6 +98,7 @@ func TestBury(t *testing.T) {
 	})
 
 	t.Run("EffectedAndSkippedGetNoDeadLetter", func(t *testing.T) {
+		onlyByID(t, "of what is done it does not know how it ended")
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()
 		b.run([]*record.Record{rec(o, 1, "")}, effect)
@@ -126,6 +133,7 @@ func TestBury(t *testing.T) {
 	})
 
 	t.Run("ReplayTakesOverAndKeepsTheFirstCoordinates", func(t *testing.T) {
+		onlyByID(t, "it knows no identities")
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()
 		dead := rec(o, 1, "")
@@ -231,6 +239,7 @@ func TestBury(t *testing.T) {
 	})
 
 	t.Run("IdentityInOtherHandsIsBusyAndTheOthersAreBuried", func(t *testing.T) {
+		onlyByID(t, "nobody has a place in hand")
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()
 		rs := recs(o, 10)

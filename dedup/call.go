@@ -32,6 +32,8 @@ type entry struct {
 	cause   error         // what it came to, before any verb
 	verdict *DeadError    // what its row says, if the answer is DeadOwn
 	moved   bool          // the row of its place says so
+	img     *image        // of an offset store: its partition's, once that is acquired
+	ask     bool          // only an inbox row can tell what is known of it
 
 	// outcome or err is its verdict; it is told when its group has ended.
 	outcome record.Outcome

@@ -30,7 +30,9 @@ func (g *group) commit() {
 
 // concluded gives the outcomes by COMMIT's answer.
 func (g *group) concluded(tag string, err error) {
-	switch judgeCommit(tag, err) {
+	how := judgeCommit(tag, err)
+	g.endMark(how)
+	switch how {
 	case committed:
 		g.outcomes()
 		g.tell("committed")
@@ -49,6 +51,8 @@ func (g *group) concluded(tag string, err error) {
 	case notSent:
 		g.tell("rolled_back")
 		g.blame(nil)
+	case fenced:
+		g.tell("rolled_back") // back in line, free of charge: whoever still has a claim acquires the partition again
 	case released:
 		g.tell("unknown")
 		g.backstop()
@@ -70,18 +74,27 @@ func (g *group) worthCommitting() bool {
 
 // beforeCommit queues what goes before COMMIT in its own trip, in this order: the rows of those that are not done are
 // taken back, those that were skipped are marked. An error of one of them is COMMIT's: the server skips what comes after.
-func (g *group) beforeCommit(b *pgx.Batch) {
+//
+// Of an offset store it is the mark of what is done, for which it takes the partitions' turns: whatever becomes of the
+// trip, endMark must be told. The error is errFenced when the group has been overtaken; nothing must be sent then.
+func (g *group) beforeCommit(b *pgx.Batch) error {
+	if g.rt.offsets != nil {
+		return g.beginMark(b)
+	}
 	if ids := g.rows(func(e *entry) bool { return e.mode == waiting || e.mode == failing }); ids != "{}" {
 		b.Queue(takeBackSQL, g.rt.consumer, ids)
 	}
 	if ids := g.rows(func(e *entry) bool { return e.mode == skipping }); ids != "{}" {
 		b.Queue(skipSQL, g.rt.consumer, ids)
 	}
+	return nil
 }
 
 func (g *group) sendCommit() (tag string, err error) {
 	b := &pgx.Batch{}
-	g.beforeCommit(b)
+	if err := g.beforeCommit(b); err != nil {
+		return "", err
+	}
 	g.w.impatient(g.conn.Conn().PgConn().Conn(), g.rt.in.cfg.CommitTimeout)
 	defer func() { g.slow = !g.w.patient() }()
 	if b.Len() == 0 {

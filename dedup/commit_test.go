@@ -21,6 +21,11 @@ import (
 
 func TestCommit(t *testing.T) {
 	t.Parallel()
+	eachStore(t, testCommit)
+}
+
+func testCommit(t *testing.T) {
+	t.Parallel()
 
 	for name, cut := range map[string]pgtest.Action{"ReplyIsLost": pgtest.CutReply, "RequestIsLost": pgtest.CutBefore} {
 		t.Run(name, func(t *testing.T) {

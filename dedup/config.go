@@ -166,8 +166,6 @@ func (c RouteConfig) validate() error {
 	case c.AttemptTimeout > MaxAttemptTimeout:
 		return fmt.Errorf("route %s: AttemptTimeout (%s) is above %s, which Postgres can keep as a time limit",
 			c.Name, c.AttemptTimeout, MaxAttemptTimeout)
-	case c.Store == ByOffset && !offsetsReady:
-		return fmt.Errorf("route %s: the %s is not there yet", c.Name, c.Store)
 	case c.Store > ByOffset:
 		return fmt.Errorf("route %s: there is no %s", c.Name, c.Store)
 	case c.Store == ByOffset && c.Isolation != "" && c.Isolation != pgx.ReadCommitted:

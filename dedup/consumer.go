@@ -77,13 +77,21 @@ func unknownRoute(ctx context.Context, pool *pgxpool.Pool, group, route string) 
 // Look says what the inbox knows of r, which has its identity, at this moment: Fresh is nothing. Of a dead record it
 // tells why it is dead.
 func (c *Consumer) Look(ctx context.Context, r *record.Record) (Answer, Grave, error) {
-	cols, answer := &columns{}, Fresh
-	cols.add(r.Identity.Key, &r.Identity, r.Replay)
+	cols, answer := c.columns(r), Fresh
 	conn, err := c.pool.Acquire(ctx)
 	if err != nil {
 		return unseen, Grave{}, fmt.Errorf("look at the inbox: %w", err)
 	}
 	defer conn.Release()
+	if c.byOffset(r) {
+		done, err := c.isDone(ctx, conn.Conn(), r)
+		if err != nil {
+			return unseen, Grave{}, fmt.Errorf("look at the offset store: %w", err)
+		}
+		if done {
+			return Own, Grave{}, nil
+		}
+	}
 	err = readAnswers(ctx, conn.Conn(), c.id, cols, func(_ int, a Answer) {
 		if a != unseen { // no row: the answer is Fresh
 			answer = a
@@ -115,10 +123,13 @@ const buryLockTimeout = 5 * time.Second
 //   - Own, OwnSkipped, Duplicate, DeadOwn, IDConflict: nothing was written, because the route has dealt with it, or will
 //     without help: another record has its identity.
 //
+// Of a route with the offset store, a transaction that has r in hand at this moment is rolled back, and comes again without
+// r: whether it is committed before or after this decides.
+//
 // A transaction that has r in hand at this moment is waited for, 5 seconds at most: then the error is fault.Busy and
 // nothing was written. After any other error the row may or may not be there; asking again is safe.
 func (c *Consumer) Bury(ctx context.Context, r *record.Record, g Grave) (Answer, error) {
-	b := newBurial(r, g)
+	b := newBurial(r, g, c.store == ByOffset)
 	for ctx.Err() == nil {
 		answer, err := c.transact(ctx, b)
 		switch {
@@ -142,14 +153,22 @@ func (c *Consumer) transact(ctx context.Context, b *burial) (Answer, error) {
 	}
 	defer conn.Release()
 	answers, err := writeGraves(ctx, conn.Conn(), c.id, buryLockTimeout, []*burial{b})
-	if err == nil {
+	var own bool
+	if err == nil && c.byOffset(b.r) && isGrave(answers[0]) {
+		dug, digErr := c.dig(ctx, conn.Conn(), b.r)
+		own, err = !dug, digErr
+	}
+	if err == nil && !own {
 		err = commit(ctx, conn.Conn())
 	}
-	if err != nil {
-		if !conn.Conn().IsClosed() {
-			_, _ = conn.Exec(context.WithoutCancel(ctx), "rollback")
-		}
+	if (err != nil || own) && !conn.Conn().IsClosed() {
+		_, _ = conn.Exec(context.WithoutCancel(ctx), "rollback")
+	}
+	switch {
+	case err != nil:
 		return unseen, err
+	case own:
+		return Own, nil
 	}
 	return answers[0], nil
 }

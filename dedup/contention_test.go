@@ -43,6 +43,11 @@ func requireClass(t *testing.T, want fault.Class, rs ...*record.Record) {
 
 func TestContention(t *testing.T) {
 	t.Parallel()
+	eachStore(t, testContention)
+}
+
+func testContention(t *testing.T) {
+	t.Parallel()
 
 	for _, n := range []int{1, 10, 500} {
 		t.Run(fmt.Sprintf("OwnerOf%dOf500Hangs", n), func(t *testing.T) {

@@ -17,6 +17,11 @@ import (
 
 func TestEnter(t *testing.T) {
 	t.Parallel()
+	eachStore(t, testEnter)
+}
+
+func testEnter(t *testing.T) {
+	t.Parallel()
 
 	// claimed is a process that gets two partitions, at their first records.
 	claimed := func(t *testing.T, dsn string) *process {

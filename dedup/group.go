@@ -47,6 +47,9 @@ type group struct {
 	unsaved bool // the savepoint was missing: a handler ended the transaction
 	slow    bool // COMMIT was not answered in time
 
+	leases  []lease  // of an offset store: the partitions of its records, as they were when it began
+	marking *marking // what goes before COMMIT, until that is answered
+
 	failed fronts // a record failed: those behind it are not run
 	held   fronts // a record must wait for another transaction: those behind it wait with it
 
@@ -100,11 +103,12 @@ func (g *group) full() bool { return len(g.entries) >= g.limit || g.solo }
 // add takes e, unless a group of this process (or this one: the same id may come twice in a message) has its id in
 // hand. Then e waits for that outcome, and so do those behind it.
 func (g *group) add(e *entry) {
-	if _, taken := g.rt.flight[e.r.Identity.Key]; taken {
+	key := g.rt.key(e.r)
+	if _, taken := g.rt.flight[key]; taken {
 		g.hold(e)
 		return
 	}
-	g.rt.flight[e.r.Identity.Key] = struct{}{}
+	g.rt.flight[key] = struct{}{}
 	g.solo = e.solo
 	e.c.move(e, taken)
 	g.entries = append(g.entries, e)
@@ -221,6 +225,7 @@ func (g *group) incriminate() bool {
 // while a handler was stuck: then nothing of it may be touched any more.
 func (g *group) run() bool {
 	defer g.interrupt()
+	defer g.endMark(unknown) // as a rule it has ended
 	if !g.takeTurn() {
 		return true // a delivery of this group is ending: on without it
 	}

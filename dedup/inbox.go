@@ -115,25 +115,44 @@ func (in *Inbox) Route(ctx context.Context, cfg RouteConfig) (*Route, error) {
 	if err != nil {
 		return nil, fmt.Errorf("route %s: %w", cfg.Name, err)
 	}
-	rt := &Route{in: in, cfg: cfg, consumer: consumer, sql: newOpenSQL(cfg), flight: make(map[uuid.UUID]struct{})}
-	rt.pace = newPace(cfg.MaxBatch, in.cfg.MaxBatchTime)
-	rt.changed.L = &rt.mu
-	rt.graves.rt, rt.suspects.rt = rt, rt
+	rt := newRoute(in, cfg, consumer)
+	if cfg.Store == ByOffset {
+		rt.offsets = &offsetStore{rt: rt}
+		rt.replays = newRoute(in, cfg, consumer)
+		rt.replays.parent, rt.replays.suspects = rt, rt.suspects
+	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.closed {
 		return nil, errClosed
 	}
-	in.routes = append(in.routes, rt)
-	for range cfg.Writers {
-		in.live++
-		go newWriter(rt).loop()
+	in.start(rt)
+	if rt.replays != nil {
+		in.start(rt.replays)
 	}
 	if cfg.Retention > 0 {
 		in.live++
 		go newSweeper(rt).loop(in.ctx) //nolint:contextcheck // lives until Close, not until Route returns
 	}
 	return rt, nil
+}
+
+func newRoute(in *Inbox, cfg RouteConfig, consumer int32) *Route {
+	rt := &Route{in: in, cfg: cfg, consumer: consumer, sql: newOpenSQL(cfg), flight: make(map[uuid.UUID]struct{})}
+	rt.pace = newPace(cfg.MaxBatch, in.cfg.MaxBatchTime)
+	rt.changed.L = &rt.mu
+	rt.suspects = &suspects{rt: rt}
+	rt.graves.rt = rt
+	return rt
+}
+
+// start starts rt's writers. The lock is held.
+func (in *Inbox) start(rt *Route) {
+	in.routes = append(in.routes, rt)
+	for range rt.cfg.Writers {
+		in.live++
+		go newWriter(rt).loop()
+	}
 }
 
 var errClosed = errors.New("inbox is closed")

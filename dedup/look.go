@@ -16,9 +16,19 @@ func (rt *Route) Look(ctx context.Context, rs []*record.Record) ([]Answer, error
 	if len(rs) == 0 {
 		return nil, nil
 	}
+	if rs[0].Replay && rt.replays != nil {
+		return rt.replays.Look(ctx, rs)
+	}
+	if rt.offsets != nil {
+		return rt.lookAtOffsets(ctx, rs)
+	}
+	return rt.lookAtRows(ctx, rs)
+}
+
+func (rt *Route) lookAtRows(ctx context.Context, rs []*record.Record) ([]Answer, error) {
 	cols := &columns{}
 	for _, r := range rs {
-		cols.add(r.Identity.Key, &r.Identity, r.Replay)
+		rt.column(cols, r)
 	}
 	var err error
 	for range rt.in.cfg.MaxConns + 1 { // each connection of the pool may have died there

@@ -15,8 +15,14 @@ import (
 
 func TestLook(t *testing.T) {
 	t.Parallel()
+	eachStore(t, testLook)
+}
+
+func testLook(t *testing.T) {
+	t.Parallel()
 
 	t.Run("KnowsWhatARunWouldAnswer", func(t *testing.T) {
+		onlyByID(t, "it knows no identities, and of what is done not how it ended")
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()
 		b.run([]*record.Record{rec(o, 1, "")}, effect)

@@ -23,14 +23,14 @@ import (
 // In between the row is dead as before, so whoever meets it does not run.
 
 // mustMove says whether e has a row under its place that is not its own any more.
-func (e *entry) mustMove() bool {
+func (rt *Route) mustMove(e *entry) bool {
 	id := &e.r.Identity
-	return e.r.Replay && id.Place != id.Key && id.Place != uuid.Nil
+	return e.r.Replay && !rt.placed() && id.Place != id.Key && id.Place != uuid.Nil
 }
 
 // withhold takes an outcome back that cannot be told yet, because nobody came to move its row: it is asked for again.
-func (e *entry) withhold() {
-	if e.outcome != record.Unsettled && e.mustMove() && !e.moved {
+func (rt *Route) withhold(e *entry) {
+	if e.outcome != record.Unsettled && rt.mustMove(e) && !e.moved {
 		e.outcome = record.Unsettled
 	}
 }
@@ -40,7 +40,7 @@ func (rt *Route) move(g *group) {
 	var places []byte
 	var settled []*entry
 	for _, e := range g.entries {
-		if e.outcome != record.Unsettled && e.mustMove() {
+		if e.outcome != record.Unsettled && rt.mustMove(e) {
 			places, settled = appendUUID(separated(places), e.r.Identity.Place), append(settled, e)
 		}
 	}

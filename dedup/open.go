@@ -40,6 +40,9 @@ var errBusy = errors.New("identity is in the hands of another transaction")
 // open begins the transaction, inserts the rows and sorts the records by the inbox's answers. It is false when there is
 // nothing to run: everybody has a verdict or goes back in line.
 func (g *group) open() bool {
+	if g.rt.offsets != nil && !g.openOffsets() {
+		return false
+	}
 	for try := 0; ; try++ {
 		step, err := g.begin()
 		if err == nil {
@@ -49,7 +52,7 @@ func (g *group) open() bool {
 		switch {
 		case g.ctx.Err() != nil: // a delivery of this group is ending: on without it
 			return false
-		case isCode(err, codeLock) && step == stepInsert:
+		case isCode(err, codeLock) && step == stepInsert && g.rt.offsets == nil:
 			if try > 0 {
 				g.findBusy()
 				return false
@@ -87,16 +90,20 @@ func (g *group) begin() (step int, err error) {
 	if g.alone() != nil {
 		patience = g.rt.sql.alone
 	}
-	g.sortColumns()
 	cols := &g.w.cols
+	if g.rt.offsets == nil {
+		g.sortColumns()
+	}
 	b := &pgx.Batch{}
 	b.BeginTx(pgx.TxOptions{IsoLevel: g.rt.cfg.Isolation, AccessMode: pgx.ReadWrite})
 	passed := func(pgconn.CommandTag) error { step++; return nil }
 	b.QueuedQueries[0].Exec(passed)
 	b.Queue(gate, g.rt.consumer).Exec(passed)
-	var inserted int64
-	b.Queue(insertSQL, g.rt.consumer, array(cols.ids), array(cols.hashes), array(cols.coords)).
-		Exec(func(tag pgconn.CommandTag) error { inserted = tag.RowsAffected(); return passed(tag) })
+	inserted := int64(len(g.entries))
+	if g.rt.offsets == nil {
+		b.Queue(insertSQL, g.rt.consumer, array(cols.ids), array(cols.hashes), array(cols.coords)).
+			Exec(func(tag pgconn.CommandTag) error { inserted = tag.RowsAffected(); return passed(tag) })
+	}
 	b.Queue(patience).Exec(passed)
 	b.Queue("savepoint " + savepoint).Exec(passed)
 	ctx, cancel := context.WithTimeout(g.ctx, openTimeout)
@@ -106,7 +113,10 @@ func (g *group) begin() (step int, err error) {
 		return step, err
 	}
 	g.tx = results.Tx()
-	if inserted < int64(len(g.entries)) {
+	switch {
+	case g.rt.offsets != nil:
+		return stepSavepoint, g.askGraves(ctx)
+	case inserted < int64(len(g.entries)):
 		return stepSavepoint, g.ask(ctx)
 	}
 	return stepSavepoint, nil
@@ -134,12 +144,13 @@ func (g *group) disconnect() {
 func (g *group) sortColumns() {
 	g.w.order = append(g.w.order[:0], g.entries...)
 	slices.SortFunc(g.w.order, func(a, b *entry) int {
-		return bytes.Compare(a.r.Identity.Key[:], b.r.Identity.Key[:])
+		x, y := g.rt.key(a.r), g.rt.key(b.r)
+		return bytes.Compare(x[:], y[:])
 	})
 	g.w.cols.reset()
 	for _, e := range g.w.order {
 		e.answer = Fresh
-		g.w.cols.add(e.r.Identity.Key, &e.r.Identity, e.r.Replay)
+		g.rt.column(&g.w.cols, e.r)
 	}
 }
 
@@ -162,8 +173,9 @@ func (g *group) readVerdicts(ctx context.Context) error {
 	dead := make(map[uuid.UUID]*entry)
 	for _, e := range g.w.order {
 		if e.answer == DeadOwn {
-			ids = appendUUID(separated(ids), e.r.Identity.Key)
-			dead[e.r.Identity.Key], e.answer = e, unseen
+			key := g.rt.key(e.r)
+			ids = appendUUID(separated(ids), key)
+			dead[key], e.answer = e, unseen
 		}
 	}
 	if len(dead) == 0 {
@@ -189,7 +201,7 @@ func (g *group) takeOver(ctx context.Context) error {
 	if e == nil || e.answer != DeadReplay {
 		return nil
 	}
-	tag, err := g.conn.Exec(ctx, takeOverSQL, g.rt.consumer, e.r.Identity.Key.String(), e.r.Identity.Coordinates)
+	tag, err := g.conn.Exec(ctx, takeOverSQL, g.rt.consumer, g.rt.key(e.r).String(), e.r.Identity.Coordinates)
 	switch {
 	case err != nil:
 		return err
@@ -258,7 +270,7 @@ func (g *group) findBusy() {
 	}
 	for _, e := range g.entries {
 		switch {
-		case slices.Contains(busy, e.r.Identity.Key.String()):
+		case slices.Contains(busy, g.rt.key(e.r).String()):
 			g.fail(e, fault.Busy(errBusy))
 		case g.behindFailed(e):
 			g.fail(e, record.ErrNotRun)

@@ -2,6 +2,7 @@ package dedup
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -20,7 +21,10 @@ type Route struct {
 	consumer int32
 	sql      openSQL
 	graves   graveyard
-	suspects suspects
+	suspects *suspects
+	offsets  *offsetStore // of an offset store, nil otherwise
+	replays  *Route       // of an offset store: the inbox of its replays
+	parent   *Route       // of such an inbox: the offset store's route
 
 	mu      sync.Mutex
 	changed sync.Cond // the queue may have something for a writer
@@ -60,6 +64,10 @@ const (
 // It never charges an attempt; it adds the time of the attempts to each record's Spent.
 func (rt *Route) Run(ctx context.Context, rs []*record.Record, work Work) {
 	if len(rs) == 0 {
+		return
+	}
+	if rs[0].Replay && rt.replays != nil {
+		rt.replays.Run(ctx, rs, work)
 		return
 	}
 	c := newCall(ctx, rs, work)
@@ -156,16 +164,19 @@ func (rt *Route) form(w *writer) *group {
 // Outcomes first and without the lock: settling calls the records' owners.
 func (rt *Route) finish(g *group) {
 	for _, e := range g.entries {
-		e.withhold()
-		if e.outcome != record.Unsettled {
+		rt.withhold(e)
+		switch {
+		case e.outcome != record.Unsettled:
 			e.r.Err = nil
 			e.r.Settle(e.outcome)
+		case e.err != nil && e.img != nil && !errors.Is(e.err, record.ErrNotRun):
+			e.img.remember(e.r, tried)
 		}
 	}
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	for _, e := range g.entries {
-		delete(rt.flight, e.r.Identity.Key)
+		delete(rt.flight, rt.key(e.r))
 		e.r.Spent += e.charge()
 		g.release(e)
 	}
@@ -254,9 +265,16 @@ func (rt *Route) close() {
 
 // stop ends the route for this process: its handler cannot be trusted with the transaction.
 func (rt *Route) stop(err error) {
+	err = fault.Unavailable(err, "route "+rt.cfg.Name)
 	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	rt.stopped = fault.Unavailable(err, "route "+rt.cfg.Name)
+	rt.stopped = err
+	rt.mu.Unlock()
+	if twin := or(rt.replays, rt.parent); twin != nil {
+		twin.mu.Lock()
+		defer twin.mu.Unlock()
+		twin.stopped = err
+		twin.drain(err)
+	}
 }
 
 // conflict makes the route exclusive for a while: across processes, one group at a time.

@@ -27,6 +27,11 @@ func (hostile) Is(error) bool { panic("in Is") }
 
 func TestRun(t *testing.T) {
 	t.Parallel()
+	eachStore(t, testRun)
+}
+
+func testRun(t *testing.T) {
+	t.Parallel()
 
 	t.Run("EachRecordHasItsEffectAndItsRow", func(t *testing.T) {
 		t.Parallel()
@@ -61,6 +66,7 @@ func TestRun(t *testing.T) {
 	})
 
 	t.Run("ProducersDuplicateIsADuplicate", func(t *testing.T) {
+		onlyByID(t, "it knows no identities")
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()
 		first, second := recAs(o, 1, "", "same", "v"), recAs(o, 2, "", "same", "v")
@@ -72,6 +78,7 @@ func TestRun(t *testing.T) {
 	})
 
 	t.Run("SameIdTwiceInOneGroupIsOneEffect", func(t *testing.T) {
+		onlyByID(t, "it knows no identities")
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()
 		rs := []*record.Record{
@@ -84,6 +91,7 @@ func TestRun(t *testing.T) {
 	})
 
 	t.Run("SameIdTwiceUnderOneKeyIsOneEffectAndNotARowWithoutIt", func(t *testing.T) {
+		onlyByID(t, "it knows no identities")
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()
 		rs := []*record.Record{
@@ -109,6 +117,7 @@ func TestRun(t *testing.T) {
 	})
 
 	t.Run("WhatComesBeforeAConflictOfItsKeyIsEffected", func(t *testing.T) {
+		onlyByID(t, "it knows no identities")
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()
 		b.run([]*record.Record{recAs(o, 0, "a", "same", "v")}, effect)
@@ -121,6 +130,7 @@ func TestRun(t *testing.T) {
 	})
 
 	t.Run("SameIdTwiceAndTheFirstFailsTheSecondRuns", func(t *testing.T) {
+		onlyByID(t, "it knows no identities")
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()
 		rs := []*record.Record{recAs(o, 1, "", "same", "v"), recAs(o, 2, "", "same", "v")}
@@ -131,6 +141,7 @@ func TestRun(t *testing.T) {
 	})
 
 	t.Run("SameIdOtherBytesIsAConflictAndNoEffect", func(t *testing.T) {
+		onlyByID(t, "it knows no identities")
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()
 		first, second, behind := recAs(o, 1, "", "same", "v"), recAs(o, 2, "k", "same", "other"), rec(o, 3, "k")
@@ -155,6 +166,7 @@ func TestRun(t *testing.T) {
 	})
 
 	t.Run("ForeignRecordsWithoutAnIdAreNoDuplicatesOfEachOther", func(t *testing.T) {
+		onlyByID(t, "it knows no identities")
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()
 		rs := make([]*record.Record, 5)
@@ -217,6 +229,7 @@ func TestRun(t *testing.T) {
 	})
 
 	t.Run("SkipKeepsTheRowAndNothingElse", func(t *testing.T) {
+		onlyByID(t, "of what is done it does not know how it ended")
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()
 		rs := recs(o, 40)
@@ -386,6 +399,8 @@ func TestRun(t *testing.T) {
 		gate, release := make(chan struct{}), make(chan struct{})
 		b.hold(gate, release)
 		await(t, gate)
+		_, err := b.rt.Look(context.Background(), recs(o, 7)) // before the call
+		require.NoError(t, err)
 		called := func(n int) []*record.Record {
 			rs := recs(o, n)
 			for _, r := range rs {

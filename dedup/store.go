@@ -47,6 +47,3 @@ func (e *storeChangedError) Hint() string {
 	return "the two stores do not know each other's records: go on with the " + e.was.String() +
 		", or give the route a new name once the group's lag is 0 and all its members are stopped"
 }
-
-// offsetsReady: the groups of such a route are not built yet.
-const offsetsReady = false

@@ -53,6 +53,9 @@ type partition struct {
 // start as long as nothing is committed, also where the committed offset points into a gap. Call it once a claim, before
 // its first Run, and Released when the claim ends in order. An error is the database's; the claim may start all the same.
 func (rt *Route) Claimed(ctx context.Context, topicID uuid.UUID, part int32, offset int64) error {
+	if rt.offsets != nil {
+		rt.offsets.begins(partition{topicID, part}, offset)
+	}
 	var deaths int
 	err := rt.in.pool.QueryRow(ctx, claimedSQL, rt.consumer, topicID.String(), part, offset, rt.in.id.String()).Scan(&deaths)
 	if err != nil {
@@ -65,6 +68,9 @@ func (rt *Route) Claimed(ctx context.Context, topicID uuid.UUID, part int32, off
 // Released tells the route that this process gives its claim of a partition up, alive. A claim that nobody releases
 // counts as a death when the next one starts.
 func (rt *Route) Released(ctx context.Context, topicID uuid.UUID, part int32) error {
+	if rt.offsets != nil {
+		rt.offsets.flush(ctx, rt.offsets.image(partition{topicID, part}))
+	}
 	_, err := rt.in.pool.Exec(ctx, releasedSQL, rt.consumer, topicID.String(), part, rt.in.id.String())
 	if err != nil {
 		return fmt.Errorf("release a claim: %w", err)

@@ -16,6 +16,11 @@ import (
 
 func TestSuspects(t *testing.T) {
 	t.Parallel()
+	eachStore(t, testSuspects)
+}
+
+func testSuspects(t *testing.T) {
+	t.Parallel()
 	short := Config{HardGrace: time.Millisecond}
 	// start is a process that gets the partition at offset 0.
 	start := func(t *testing.T, dsn string) *workbench {
@@ -142,7 +147,7 @@ func TestSuspects(t *testing.T) {
 		}
 		require.True(t, b.rt.suspects.has(rec(newOwner(), 4, "")))
 		require.False(t, b.rt.suspects.has(rec(newOwner(), 4+suspectBatches*500, "")))
-		rs := recs(newOwner(), 10)
+		rs := recs(newOwner(), 14)[4:]
 		b.run(rs, effect)
 		requireOutcomes(t, record.Effected, rs...)
 		require.Equal(t, 10, b.counted(b.groups, "committed"), "one at a time")

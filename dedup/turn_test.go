@@ -95,6 +95,11 @@ func (b *workbench) turnsAreAwaited() bool {
 
 func TestTurns(t *testing.T) {
 	t.Parallel()
+	eachStore(t, testTurns)
+}
+
+func testTurns(t *testing.T) {
+	t.Parallel()
 
 	// In each life of the process an innocent suspect runs for as long as the killer lets it.
 	for name, c := range map[string]struct {

@@ -15,6 +15,11 @@ import (
 
 func TestHandlerTx(t *testing.T) {
 	t.Parallel()
+	eachStore(t, testHandlerTx)
+}
+
+func testHandlerTx(t *testing.T) {
+	t.Parallel()
 
 	refused := map[string]Apply{
 		"Commit":   func(ctx context.Context, tx pgx.Tx, _ *record.Record) error { return tx.Commit(ctx) },

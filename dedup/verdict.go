@@ -126,6 +126,8 @@ const (
 	notSent
 	// released: the savepoint is gone, so the transaction is not the one that the inbox began.
 	released
+	// fenced: another claim has acquired a partition of an offset store, so that nothing of the transaction stands.
+	fenced
 	// unknown: it may be durable or not; only the inbox can tell.
 	unknown
 )
@@ -139,6 +141,8 @@ func judgeCommit(tag string, err error) ending {
 		return committed
 	case err == nil, errors.Is(err, pgx.ErrTxCommitRollback):
 		return rolledBack
+	case errors.Is(err, errFenced), pg != nil && pg.Code == codeFenced:
+		return fenced
 	case isConflict(err):
 		return conflicted
 	case pg != nil && pg.Code == codeNoSavepoint:

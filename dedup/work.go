@@ -381,15 +381,23 @@ func (g *group) escape(e *entry) verdict {
 		Hint: "the handler of this record ended the transaction through tx.Conn(); what it wrote before that is durable, the record is not settled",
 	})
 	g.disconnect()
-	ids := g.rows(func(x *entry) bool { return x.mode != done })
-	if err := g.rt.in.takeBack(g.rt.consumer, ids, array(g.w.cols.coords)); err != nil {
+	if err, hint := g.putRight(); err != nil {
 		g.rt.in.report(record.Report{
 			Kind: record.ReportTransactionEnded, Route: g.rt.cfg.Name, Topic: e.r.Topic, Partition: e.r.Partition, Offset: e.r.Offset,
-			Err:  err,
-			Hint: "inbox rows of records that are not done could not be taken back: delete those without an effect before the route starts again",
+			Err: err, Hint: hint,
 		})
 	}
 	return escaped
+}
+
+// putRight makes the inbox say what is durable of a transaction that a handler has ended.
+func (g *group) putRight() (err error, hint string) { //nolint:revive,staticcheck // the hint belongs to the error
+	if g.rt.offsets != nil {
+		return g.markEscaped(), "records whose effects that made durable could not be marked as done: they run again when the route starts again"
+	}
+	ids := g.rows(func(x *entry) bool { return x.mode != done })
+	return g.rt.in.takeBack(g.rt.consumer, ids, array(g.w.cols.coords)),
+		"inbox rows of records that are not done could not be taken back: delete those without an effect before the route starts again"
 }
 
 // rows are the ids of those fresh records of the group that match, as an array.
@@ -399,7 +407,7 @@ func (g *group) rows(match func(*entry) bool) string {
 	for _, list := range [...][]*entry{g.todo, g.idle} {
 		for _, e := range list {
 			if match(e) {
-				cols.add(e.r.Identity.Key, &e.r.Identity, e.r.Replay)
+				g.rt.column(cols, e.r)
 			}
 		}
 	}

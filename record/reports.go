@@ -32,6 +32,11 @@ const (
 	ReportNotCorroborated = "not_corroborated"
 	// ReportOffsetOutOfRange: the committed offset is not in the log; the partition is held.
 	ReportOffsetOutOfRange = "offset_out_of_range"
+	// ReportOffsetsHeld: nobody can tell what of a partition is done, because the offset store's row of it cannot be read or
+	// its topic's id is unknown; nothing of it runs.
+	ReportOffsetsHeld = "offsets_held"
+	// ReportOvertaken: another process acquires a partition of an offset store again and again while this one's claim lives.
+	ReportOvertaken = "overtaken"
 	// ReportParkingFailed: a record cannot be parked; it is held.
 	ReportParkingFailed = "parking_failed"
 	// ReportPartitionError: a partition cannot be fetched; it is held and tried again.
@@ -62,6 +67,6 @@ const (
 var ReportKinds = [...]string{
 	ReportBatchWithoutPayload, ReportBusy, ReportCallWithoutContext, ReportCommitFailed, ReportCoordinatorSilent, ReportCrashLoop, ReportDataLoss,
 	ReportDeadLetterNotWritten, ReportFloodGuard, ReportGroupError, ReportKeyNotSent, ReportLeftUnsettled, ReportNotCorroborated,
-	ReportOffsetOutOfRange, ReportParkingFailed, ReportPartitionError, ReportReplayNotTaken, ReportReplayWithoutEnvelope, ReportStackOrder,
+	ReportOffsetOutOfRange, ReportOffsetsHeld, ReportOvertaken, ReportParkingFailed, ReportPartitionError, ReportReplayNotTaken, ReportReplayWithoutEnvelope, ReportStackOrder,
 	ReportStrayPanic, ReportStuckRecord, ReportSubscriptionGone, ReportTopicRecreated, ReportTransactionEnded, ReportTruncated, ReportVerdictNotWritten,
 }

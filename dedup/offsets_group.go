@@ -1,0 +1,150 @@
+package dedup
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/headrace/headrace/record"
+)
+
+// placed says that a route's records are known by their place: of an offset store, whose inbox rows are the dead ones',
+// and of its replays, which look for them.
+func (rt *Route) placed() bool { return rt.offsets != nil || rt.parent != nil }
+
+// key is what the inbox knows r by.
+func (rt *Route) key(r *record.Record) uuid.UUID {
+	if rt.placed() {
+		return r.Identity.Place
+	}
+	return r.Identity.Key
+}
+
+// column adds r to a statement. No other record has its place, so there its value does not matter.
+func (rt *Route) column(cols *columns, r *record.Record) {
+	id := record.Identity{ValueHash: r.Identity.ValueHash, Coordinates: r.Identity.Coordinates}
+	if rt.placed() {
+		id.ValueHash = 0
+	}
+	cols.add(rt.key(r), &id, r.Replay)
+}
+
+// openOffsets has the images' answers, after the partitions were acquired for those claims that have not. It is false if
+// there is nothing to begin a transaction for.
+func (g *group) openOffsets() bool {
+	g.leases = g.leases[:0]
+	begin := false
+	for _, e := range g.entries {
+		l, err := g.leaseOf(e)
+		switch {
+		case g.ctx.Err() != nil:
+			return false
+		case errors.Is(err, record.ErrNotRun):
+			g.fail(e, record.ErrNotRun)
+			continue
+		case err != nil:
+			g.failAll(err)
+			return false
+		}
+		e.img = l.img
+		e.answer, e.ask = l.img.answer(e.r)
+		begin = begin || e.answer == Fresh || e.ask
+	}
+	if !begin {
+		g.sort()
+	}
+	return begin
+}
+
+func (g *group) leaseOf(e *entry) (lease, error) {
+	for _, l := range g.leases {
+		if p := l.img.at; p.n == e.r.Partition && p.topic == e.r.TopicID {
+			if _, ok := l.img.is(e.r.Soft()); !ok {
+				break // of two claims of one partition the later one has it
+			}
+			return l, nil
+		}
+	}
+	l, err := g.rt.offsets.lease(g.ctx, e.r)
+	if err == nil {
+		g.leases = slices.DeleteFunc(g.leases, func(x lease) bool { return x.img == l.img })
+		g.leases = append(g.leases, l)
+	}
+	return l, err
+}
+
+// askGraves asks the inbox about those that are dead as far as anybody knows, or were tried before: an operator may have
+// buried them meanwhile.
+func (g *group) askGraves(ctx context.Context) error {
+	g.w.order = g.w.order[:0]
+	g.w.cols.reset()
+	for _, e := range g.entries {
+		if e.ask {
+			g.w.order = append(g.w.order, e)
+			g.rt.column(&g.w.cols, e.r)
+		}
+	}
+	if len(g.w.order) == 0 {
+		return nil
+	}
+	err := readAnswers(ctx, g.conn.Conn(), g.rt.consumer, &g.w.cols, func(i int, a Answer) {
+		e := g.w.order[i]
+		if a == unseen && e.answer == DeadOwn {
+			e.verdict = &DeadError{} // its row was swept: it died long ago
+			return
+		}
+		if a != unseen {
+			e.answer = a
+		}
+	})
+	if err == nil {
+		err = g.readVerdicts(ctx)
+	}
+	for _, e := range g.w.order {
+		if o := e.answer.Outcome(); o != record.Unsettled && o != record.Dead { // a replay of it was effected
+			g.rt.offsets.leave(e.img, e.r)
+		}
+	}
+	return err
+}
+
+// beginMark queues the marks of what is done in g.
+func (g *group) beginMark(b *pgx.Batch) error {
+	if g.marking = g.rt.offsets.begin(g.leases, g.doneOf, nobody); g.marking == nil {
+		return errFenced
+	}
+	g.marking.queue(b)
+	return nil
+}
+
+// endMark is told how the trip ended that the marks were queued for. The first call counts.
+func (g *group) endMark(how ending) {
+	if g.marking != nil {
+		g.marking.end(how)
+		g.marking = nil
+	}
+}
+
+// doneOf are those that are done once g's transaction is.
+func (g *group) doneOf(x *image) (rs []*record.Record) {
+	for _, e := range g.todo {
+		if e.img == x && (e.mode == done || e.mode == skipping) {
+			rs = append(rs, e.r)
+		}
+	}
+	return rs
+}
+
+// markEscaped marks what a handler made durable by a COMMIT of its own, so that it does not run again.
+func (g *group) markEscaped() error {
+	m := g.rt.offsets.begin(g.leases, g.doneOf, nobody)
+	if m == nil {
+		return errFenced
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	return m.write(ctx, g.rt.in.pool)
+}
