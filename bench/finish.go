@@ -54,6 +54,12 @@ func (f *finish) wait(ctx context.Context) error {
 	return f.poll(ctx, func() (bool, error) { return f.look(ctx) })
 }
 
+// told waits until the child has told when the effects of so many records were committed: the driver may see the last
+// COMMIT before the child does.
+func (f *finish) told(ctx context.Context, records int) error {
+	return f.poll(ctx, func() (bool, error) { return f.p.Took() >= records, nil })
+}
+
 func (f *finish) poll(ctx context.Context, look func() (over bool, err error)) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()

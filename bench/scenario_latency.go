@@ -111,7 +111,8 @@ func (b *bench) underLoad(ctx context.Context, c contender, rate float64) (run r
 		return run, err
 	}
 	loop.run(ctx, rate, b.load)
-	if err := errors.Join(loop.flush(ctx), newFinish(b, p, topic, c.books).wait(ctx)); err != nil {
+	f := newFinish(b, p, topic, c.books)
+	if err := errors.Join(loop.flush(ctx), f.wait(ctx), f.told(ctx, topic.Fresh-warmUp)); err != nil {
 		return run, err
 	}
 	after, err := p.Usage()

@@ -32,6 +32,7 @@ type Process struct {
 	readyOnce sync.Once
 	first     atomic.Int64
 	seen      atomic.Int64
+	took      atomic.Int64
 	figures   Figures
 	err       error
 }
@@ -80,6 +81,8 @@ func (p *Process) listen(stdout io.Reader) (figures string) {
 			p.first.CompareAndSwap(0, n)
 		case word == "SEEN":
 			p.seen.Store(n)
+		case word == "TOOK":
+			p.took.Store(n)
 		case strings.HasPrefix(line, "{"):
 			figures = line
 		}
@@ -109,6 +112,9 @@ func (p *Process) First() (time.Time, bool) {
 
 // Seen is how many records the child has handled.
 func (p *Process) Seen() int { return int(p.seen.Load()) }
+
+// Took is how many records have told when their effects were committed.
+func (p *Process) Took() int { return int(p.took.Load()) }
 
 // Err says why the child ended by itself, nil while it runs.
 func (p *Process) Err() error {

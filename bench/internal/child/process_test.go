@@ -67,7 +67,7 @@ func TestProcess(t *testing.T) {
 		t.Parallel()
 		p := child(t, "")
 		require.NoError(t, p.Ready(t.Context()))
-		require.Eventually(t, func() bool { _, begun := p.First(); return begun && p.Seen() == 5 }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { _, begun := p.First(); return begun && p.Seen() == 5 && p.Took() == 1 }, time.Minute, time.Millisecond)
 		first, _ := p.First()
 		require.WithinDuration(t, time.Now(), first, time.Minute)
 		used, err := p.Usage()

@@ -26,6 +26,7 @@ type Session struct {
 	began time.Time
 	ended atomic.Int64
 	seen  atomic.Int64
+	took  atomic.Int64
 	base  uint64 // objects allocated before FIRST
 	delay delays
 }
@@ -103,13 +104,14 @@ func (s *Session) Done(n int) {
 func (s *Session) Took(due int64) {
 	if due != 0 {
 		s.delay.add(time.Now().UnixNano() - due)
+		s.took.Add(1)
 	}
 }
 
 func (s *Session) tell(ctx context.Context) {
 	tick := time.NewTicker(sayEvery)
 	defer tick.Stop()
-	var said int64
+	var said, told int64
 	for {
 		select {
 		case <-ctx.Done():
@@ -119,6 +121,10 @@ func (s *Session) tell(ctx context.Context) {
 		if n := s.seen.Load(); n != said {
 			s.say("SEEN %d", n)
 			said = n
+		}
+		if n := s.took.Load(); n != told {
+			s.say("TOOK %d", n)
+			told = n
 		}
 	}
 }

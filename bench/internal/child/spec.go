@@ -4,6 +4,7 @@
 //	READY                     it is connected and warm, and begins to consume
 //	FIRST <nanoseconds>       its first handler began, at this time since 1970
 //	SEEN <records>            so many records were handled; at most twenty times a second, and at once for the last one
+//	TOOK <records>            so many have told when their effects were committed, if that was asked for
 //	{"allocs":…}              its own figures, the last line
 //
 // It consumes until its standard input ends, gives back what it holds and exits with 0. Any language can play.

@@ -42,7 +42,8 @@ func drive(ctx context.Context, s *child.Session, work group) error {
 		all.Go(func() error {
 			for left := shares[i]; len(left) > 0 && ctx.Err() == nil; {
 				n := min(len(left), s.Options.Poll)
-				if err := work(ctx, conn, left[:n]); err != nil {
+				// The driver sees the last COMMIT before its reply is here, and ends the run.
+				if err := work(context.WithoutCancel(ctx), conn, left[:n]); err != nil {
 					return err
 				}
 				left = left[n:]
