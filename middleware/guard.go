@@ -55,6 +55,7 @@ func (rt *Route) guard(msg *message.Message, next message.HandlerFunc) error {
 		return nil
 	}
 	rt.sawBatch(rs)
+	deepen(rs)
 	for _, r := range rs {
 		r.End() // what runs is an attempt, and the inbox says when it does
 	}
