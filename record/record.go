@@ -169,6 +169,15 @@ func (r *Record) Begin() {
 	r.began.Store(int64(time.Since(epoch)))
 }
 
+// BeginAll is Begin for each of rs, at one moment.
+func BeginAll(rs []*Record) {
+	now := int64(time.Since(epoch))
+	for _, r := range rs {
+		r.attempt.Store(int32(r.Attempts) + 1)
+		r.began.Store(now)
+	}
+}
+
 // Attempt is the number of the attempt that Begin started last, 1 for the first. It is what a handler may ask from any
 // goroutine: a handler that outlives its deadline still reads while the layers outside go on to count Attempts.
 func (r *Record) Attempt() int { return int(r.attempt.Load()) }

@@ -45,6 +45,7 @@ func (b *Batch) build() {
 		b.Records[i] = &slab[i]
 		s.delivery = delivery{rec: &slab[i], batch: b, state: running}
 	}
+	record.BeginAll(b.Records)
 }
 
 func (b *Batch) headers() (n int) {
@@ -67,7 +68,6 @@ func (b *Batch) fill(r *record.Record, s *seat, headers []record.Header) []recor
 	// The capacity ends with the record's own, so that an append to one does not write into the next.
 	r.Headers = headers[first:len(headers):len(headers)]
 	r.Bind(b.line, c.soft, s.domain())
-	r.Begin()
 	return headers
 }
 

@@ -5,6 +5,7 @@ import "cmp"
 // seat is one record in one line.
 type seat struct {
 	entry    *entry
+	offset   int64   // the entry's, near at hand for sorting
 	next     *seat   // in a queue
 	dom      *domain // nil: depends on no other
 	delivery         // the current one
@@ -45,7 +46,7 @@ func (q *queue) insert(s *seat) {
 	s.next, *at = *at, s
 }
 
-func byOffset(a, b *seat) int { return cmp.Compare(a.entry.rec.Offset, b.entry.rec.Offset) }
+func byOffset(a, b *seat) int { return cmp.Compare(a.offset, b.offset) }
 
 // domain is what runs one batch after the other: a key, or the partition.
 type domain struct {

@@ -97,7 +97,7 @@ func (l *Line) enqueue(entries []*entry) {
 	}
 	seats := make([]seat, len(entries))
 	for i, e := range entries {
-		seats[i].entry = e
+		seats[i].entry, seats[i].offset = e, e.rec.Offset
 		l.fresh.push(&seats[i])
 	}
 	l.Wake()

@@ -108,9 +108,7 @@ func (d *delivery) sendSlowly(b *claim.Batch, msg *message.Message) bool {
 		case d.sub.out <- msg:
 			return true
 		case <-tick.C:
-			for _, r := range b.Records {
-				r.Begin()
-			}
+			record.BeginAll(b.Records)
 		case <-d.sub.done:
 			return false
 		case <-d.claim.Soft():
