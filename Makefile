@@ -4,6 +4,7 @@
 # make up     the stack of deploy/compose, for tests of one's own (docs/local.md); make down ends it and deletes its data
 # make bench  the benchmarks against the peers
 # make fuzz   each fuzz target for FUZZTIME
+# make schedules  N random schedules of failures, of which make test runs some (test/schedule)
 # make fmt    format
 # make ci     what CI runs
 
@@ -21,7 +22,7 @@ GOLANGCI_LINT_VERSION := v2.15.0
 GOFUMPT_VERSION       := v0.12.0
 GOVULNCHECK_VERSION   := v1.9.0
 
-.PHONY: test lint fmt demo up down docker bench fuzz tools ci
+.PHONY: test lint fmt demo up down docker bench fuzz schedules tools ci
 
 test:
 	@$(if $(RACE),,echo "no C compiler: without the race detector")
@@ -61,6 +62,10 @@ fuzz:
 		echo "$$package $$target"; \
 		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package" || exit 1; \
 	done
+
+N ?= 5000
+schedules:
+	HEADRACE_SCHEDULES=$(N) $(GO) test -count 1 -timeout 24h -v -run '^TestSchedules$$' ./test/schedule
 
 tools:
 	$(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
