@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // attempt is one run of one handler: the context it gets, and the transaction that it finds there. It is one allocation
@@ -15,11 +17,13 @@ type attempt struct {
 	deadline        time.Time
 	scope           scope
 	root            handlerTx
+	batch           *pgx.Batch // of a handler whose effects are queued, instead of a transaction
 
-	mu    sync.Mutex
-	done  chan struct{} // made when it is first asked for
-	err   error
-	after []*afterFunc
+	mu       sync.Mutex
+	done     chan struct{} // made when it is first asked for
+	err      error
+	after    []*afterFunc
+	finished []func(error) // to be told what the attempt came to
 }
 
 type afterFunc struct{ f func() }
@@ -57,12 +61,37 @@ func (a *attempt) Err() error {
 	return a.err
 }
 
-// Value knows the transaction, and for the rest asks the delivery's context.
+// Value knows the transaction or the batch, and for the rest asks the delivery's context.
 func (a *attempt) Value(key any) any {
-	if _, ok := key.(txKey); ok {
-		return &a.root
+	switch key.(type) {
+	case txKey:
+		if a.batch == nil {
+			return &a.root
+		}
+		return nil
+	case pendingKey:
+		if a.batch != nil {
+			return a.batch
+		}
+		return nil
+	case afterKey:
+		if a.batch != nil {
+			return a
+		}
+		return nil
 	}
 	return a.Context.Value(key)
+}
+
+// finish tells what the attempt came to, once.
+func (a *attempt) finish(err error) {
+	a.mu.Lock()
+	finished := a.finished
+	a.finished = nil
+	a.mu.Unlock()
+	for _, f := range finished {
+		f(err)
+	}
 }
 
 // AfterFunc is how the context package hangs a child on a context that it did not make itself. Without it each of pgx's

@@ -207,7 +207,7 @@ func testBury(t *testing.T) {
 		copies := make([]*record.Record, 4)
 		for i := range copies {
 			copies[i] = replay(newOwner(), dead, int64(70+i))
-			wg.Go(func() { members[i%2].runUntilCharged(copies[i:i+1], effect) })
+			wg.Go(func() { members[i%2].runUntilCharged(copies[i:i+1], Apply(effect)) })
 		}
 		wg.Wait()
 		outcomes := map[record.Outcome]int{}

@@ -34,6 +34,10 @@ type entry struct {
 	moved   bool          // the row of its place says so
 	img     *image        // of an offset store: its partition's, once that is acquired
 	ask     bool          // only an inbox row can tell what is known of it
+	// attempt is that of a handler which has queued, and from, to are its statements in the writer's pipeline.
+	attempt  *attempt
+	from, to int
+	stale    bool // it met a prepared statement that had changed, once
 
 	// outcome or err is its verdict; it is told when its group has ended.
 	outcome record.Outcome

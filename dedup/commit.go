@@ -157,6 +157,10 @@ func (g *group) backstop() {
 
 // tell tells the hook of a transaction.
 func (g *group) tell(result string) {
+	if g.told {
+		return
+	}
+	g.told = true
 	if f := g.rt.in.cfg.Hooks.OnGroup; f != nil {
 		f(record.GroupInfo{
 			Route: g.rt.cfg.Name, Records: len(g.todo), Result: result, Took: time.Since(g.began),

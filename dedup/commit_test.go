@@ -82,7 +82,7 @@ func testCommit(t *testing.T) {
 		b.exec(`create constraint trigger nap after insert on eff deferrable initially deferred for each row
 			when (new.n = 1) execute function nap()`)
 		rs := recs(newOwner(), 3)
-		b.runUntilCharged(rs, effect)
+		b.runUntilCharged(rs, Apply(effect))
 		requireClass(t, fault.ClassTransient, rs[1])
 		requireErr(t, errSlowCommit, rs[1])
 		requireOutcomes(t, record.Effected, rs[0], rs[2])
@@ -339,12 +339,12 @@ func TestOpen(t *testing.T) {
 }
 
 // runUntilCharged is what the retry layer does with what costs nothing.
-func (b *workbench) runUntilCharged(rs []*record.Record, apply Apply) {
+func (b *workbench) runUntilCharged(rs []*record.Record, work Work) {
 	b.t.Helper()
 	left := rs
 	for until := time.Now().Add(60 * time.Second); len(left) > 0; {
 		require.True(b.t, time.Now().Before(until), "%d records are not settled: %v", len(left), left[0].Err)
-		b.run(left, apply)
+		b.runWork(left, work)
 		left = slices.DeleteFunc(slices.Clone(left), func(r *record.Record) bool { return r.Settled() || charged(r) })
 	}
 }

@@ -44,6 +44,10 @@ type group struct {
 	mark   int           // the savepoint stands after this many of done
 	since  int           // handlers that ran since the savepoint
 
+	line  []*entry // those whose queued statements are to be sent
+	split bool     // somebody looks at results before COMMIT
+	told  bool     // the hook knows how it ended
+
 	unsaved bool // the savepoint was missing: a handler ended the transaction
 	slow    bool // COMMIT was not answered in time
 
@@ -60,7 +64,7 @@ type group struct {
 func newGroup(rt *Route, w *writer) *group {
 	g := &group{
 		rt: rt, w: w, limit: rt.pace.limit,
-		calls: w.calls[:0], entries: w.entries[:0], todo: w.todo[:0], done: w.done[:0],
+		calls: w.calls[:0], entries: w.entries[:0], todo: w.todo[:0], done: w.done[:0], line: w.line[:0],
 	}
 	g.ctx, g.interrupt = context.WithCancel(context.Background())
 	return g
@@ -71,6 +75,9 @@ func newGroup(rt *Route, w *writer) *group {
 func (g *group) take(c *call) bool {
 	if c.ctx.Err() != nil || c.alone() { // its Run call is about to say so; the end of that group looks again
 		return true
+	}
+	if len(g.calls) > 0 && c.work.kind() != g.calls[0].work.kind() {
+		return true // kinds do not mix
 	}
 	before, inHand := len(g.entries), c.inHand()
 	for i := range c.entries {
@@ -246,6 +253,7 @@ func (g *group) run() bool {
 	case kept:
 		g.worked = time.Since(g.ran)
 		g.commit()
+	case sealed:
 	case ended, lost, brokeOff, escaped, collided:
 		g.tell("rolled_back")
 	case skipped, leftOut, undone, cutOff:

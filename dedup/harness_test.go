@@ -121,7 +121,20 @@ func (b *workbench) counted(m map[string]int, key string) int {
 // run is Run with a deadline for the test, under a delivery that nobody ends.
 func (b *workbench) run(rs []*record.Record, apply Apply) {
 	b.t.Helper()
-	finishes(b.t, func() { b.rt.Run(context.Background(), rs, apply) })
+	b.runWork(rs, apply)
+}
+
+func (b *workbench) runWork(rs []*record.Record, work Work) {
+	b.t.Helper()
+	finishes(b.t, func() { b.rt.Run(context.Background(), rs, work) })
+}
+
+// groupsOf sets how many records a group takes, and gives how many it took.
+func (b *workbench) groupsOf(n int) (before int) {
+	b.rt.mu.Lock()
+	defer b.rt.mu.Unlock()
+	before, b.rt.pace.limit = b.rt.pace.limit, n
+	return before
 }
 
 // finishes fails the test if f does not return in a time that no machine needs.
@@ -216,6 +229,32 @@ func unless(n int64, f Apply) Apply {
 		}
 		return effect(ctx, tx, r)
 	}
+}
+
+// queueEffect is effect, queued.
+func queueEffect(_ context.Context, b *pgx.Batch, r *record.Record) error {
+	b.Queue("insert into eff (n) values ($1)", r.Offset)
+	return nil
+}
+
+// queueUnless is queueEffect, but for the records where f queues something else.
+func queueUnless(n int64, f Queue) Queue {
+	return func(ctx context.Context, b *pgx.Batch, r *record.Record) error {
+		if r.Offset == n {
+			return f(ctx, b, r)
+		}
+		return queueEffect(ctx, b, r)
+	}
+}
+
+// batchEffect is effect, for all at once.
+func batchEffect(ctx context.Context, tx pgx.Tx, rs []*record.Record) error {
+	ns := make([]int64, len(rs))
+	for i, r := range rs {
+		ns[i] = r.Offset
+	}
+	_, err := tx.Exec(ctx, "insert into eff (n) select unnest($1::bigint[])", ns)
+	return err
 }
 
 // requireLedger is the invariant: a row of the inbox for each effect and for nothing else, and no effect twice.

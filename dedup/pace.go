@@ -10,6 +10,9 @@ import "time"
 //	full, and done in half the time it doubles, up to MaxBatch
 //	anything else                   says nothing
 //
+// A group that cannot be cut, because its effects are one trip or one call, and took too long has the limit fall in
+// proportion.
+//
 // It is not safe for concurrent use: the route's lock guards it.
 type pace struct {
 	limit int // at least 1
@@ -33,4 +36,13 @@ func (p *pace) observe(size, through int, took time.Duration) {
 	case through == size && size >= p.limit && took < p.time/2:
 		p.limit = min(2*p.limit, p.most)
 	}
+}
+
+// observeWhole is observe for a group whose records are worked on as one.
+func (p *pace) observeWhole(size, through int, took time.Duration) {
+	if size > 1 && took > p.time {
+		p.limit = min(p.limit, max(1, int(int64(size)*int64(p.time)/int64(took))))
+		return
+	}
+	p.observe(size, through, took)
 }

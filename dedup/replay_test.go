@@ -241,7 +241,7 @@ func testReplay(t *testing.T) {
 				b := newBench(t, setup{dsn: proxy.DSN(), look: dsn})
 				dead, again := dies(t, b)
 				met := proxy.Once(pgtest.Commit, cut)
-				b.runUntilCharged([]*record.Record{again}, effect)
+				b.runUntilCharged([]*record.Record{again}, Apply(effect))
 				await(t, met)
 				requireOutcomes(t, record.Effected, again)
 				require.Equal(t, row{0, again.Identity.Coordinates, dead.Identity.Coordinates, ""}, b.row())

@@ -165,6 +165,7 @@ func (rt *Route) form(w *writer) *group {
 func (rt *Route) finish(g *group) {
 	for _, e := range g.entries {
 		rt.withhold(e)
+		e.finishAttempt()
 		switch {
 		case e.outcome != record.Unsettled:
 			e.r.Err = nil
@@ -181,7 +182,12 @@ func (rt *Route) finish(g *group) {
 		g.release(e)
 	}
 	if g.worked > 0 {
-		rt.pace.observe(len(g.entries), len(g.entries)-len(g.todo)+g.next, g.worked)
+		through := len(g.entries) - len(g.todo) + g.next
+		if g.calls[0].work.kind() == Executed {
+			rt.pace.observe(len(g.entries), through, g.worked)
+		} else {
+			rt.pace.observeWhole(len(g.entries), through, g.worked)
+		}
 	}
 	rt.leaveBehind(g)
 	rt.backInLine(g)
@@ -189,6 +195,22 @@ func (rt *Route) finish(g *group) {
 		rt.drain(rt.stopped)
 	}
 	rt.changed.Broadcast()
+}
+
+// finishAttempt tells what the attempt of a queued handler came to.
+func (e *entry) finishAttempt() {
+	if e.attempt == nil {
+		return
+	}
+	a, err := e.attempt, error(nil)
+	e.attempt = nil
+	if e.outcome == record.Unsettled {
+		err = or(e.err, errAgain)
+	}
+	if e.outcome == record.Skipped {
+		err = e.cause
+	}
+	a.finish(err)
 }
 
 // charge is the time that counts for e: its last run, if that decided it. A run that was undone for another's sake is

@@ -1,6 +1,7 @@
 package dedup
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -9,7 +10,9 @@ import (
 // come again with every record. It belongs to one writer.
 type statements struct {
 	solo bool // each record has a transaction of its own: what is local to it leaks to nobody
-	seen map[string]error
+	// queued: the texts are for a pipeline, where each has one result.
+	queued bool
+	seen   map[string]error
 }
 
 // maxSeen bounds the memory that generated SQL could take.
@@ -32,15 +35,20 @@ func (s *statements) check(sql string) error {
 // scan looks at each statement of the text: its first words, and whether anything among its words outlives the record.
 func (s *statements) scan(sql string) error {
 	var st statement
+	n := 0 // statements before this one
 	for sc := (scanner{text: sql}); ; {
 		word, ok := sc.next()
 		switch {
 		case !ok:
-			return s.refuse(&st)
+			if err := s.refuse(&st); err != nil {
+				return err
+			}
+			return s.refuseCount(n + st.count())
 		case word == ";":
 			if err := s.refuse(&st); err != nil {
 				return err
 			}
+			n += st.count()
 			st = statement{head: st.head[:0]}
 		case s.leaks(name(word), sc) && sc.atCall():
 			return &TxError{Statement: name(word), Why: "it changes the session for the records that come after"}
@@ -108,10 +116,25 @@ const (
 	whyLeaks = "it would hold for the records that come after"
 	whyOurs  = "the savepoint is the inbox's"
 	whyStays = "it would still be there for the records that come after"
+	whyOne   = "what is queued has one result a text: queue each statement for itself"
+	whyCopy  = "it would take over the connection that the queued statements of other records are sent on"
 	whyTemp  = "what is temporary would still be there for the records that come after"
 	// savepoint is the inbox's own.
 	savepoint = "headrace"
 )
+
+// count is 0 for what is no statement: nothing but blanks and comments.
+func (st *statement) count() int { return min(len(st.head), 1) }
+
+func (s *statements) refuseCount(n int) error {
+	switch {
+	case !s.queued || n == 1:
+		return nil
+	case n == 0:
+		return &TxError{Statement: "an empty text", Why: whyOne}
+	}
+	return &TxError{Statement: fmt.Sprintf("a text of %d statements", n), Why: whyOne}
+}
 
 func (s *statements) refuse(st *statement) error {
 	why, words := "", 1
@@ -123,6 +146,10 @@ func (s *statements) refuse(st *statement) error {
 	case "prepare":
 		if why = whyStays; st.at(1) == "transaction" {
 			why, words = whyEnds, 2
+		}
+	case "copy":
+		if s.queued {
+			why = whyCopy
 		}
 	case "declare":
 		if !s.solo || st.holds() {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/headrace/headrace/fault"
@@ -22,8 +23,8 @@ import (
 // stormEnv names the environment variable with how long TestStorm lasts, "10m".
 const stormEnv = "HEADRACE_STORM"
 
-// TestStorm is the ledger under everything at once: three members get the same records in different orders, handlers
-// fail in each way there is, deliveries end, duplicates come, backends are killed. At the end there is one effect and one
+// TestStorm is the ledger under everything at once: three members get the same records in different orders, one executes,
+// one queues, one writes for whole groups, taking turns; handlers fail in each way there is, deliveries end, duplicates come, backends are killed. At the end there is one effect and one
 // row for each good record, and nothing of a bad one.
 func TestStorm(t *testing.T) {
 	t.Parallel()
@@ -78,7 +79,7 @@ func (s *storm) round(seed uint64) {
 	var killer, members sync.WaitGroup
 	killer.Go(func() { s.kill(stop) })
 	for m, b := range s.members {
-		members.Go(func() { s.member(b, rand.New(rand.NewPCG(seed, uint64(m))), m) })
+		members.Go(func() { s.member(b, rand.New(rand.NewPCG(seed, uint64(m))), m, Kind((uint64(m)+seed)%3)) })
 	}
 	members.Wait()
 	close(stop)
@@ -116,7 +117,7 @@ func (s *storm) kill(stop chan struct{}) {
 
 // member is one consumer: messages of up to 60 records, several at a time, in its own order, until all are settled or
 // known to be bad.
-func (s *storm) member(b *workbench, rnd *rand.Rand, m int) {
+func (s *storm) member(b *workbench, rnd *rand.Rand, m int, kind Kind) {
 	o := newOwner()
 	rs := make([]*record.Record, stormSize)
 	for i := range rs {
@@ -141,28 +142,28 @@ func (s *storm) member(b *workbench, rnd *rand.Rand, m int) {
 		rnd := rand.New(rand.NewPCG(rnd.Uint64(), uint64(lane)))
 		lanes.Go(func() {
 			for message := range line {
-				s.deliver(b, rnd, message)
+				s.deliver(b, rnd, message, kind)
 			}
 		})
 	}
 	lanes.Wait()
 }
 
-func (s *storm) deliver(b *workbench, rnd *rand.Rand, left []*record.Record) {
+func (s *storm) deliver(b *workbench, rnd *rand.Rand, left []*record.Record, kind Kind) {
 	var mu sync.Mutex // a writer's goroutine asks, and another may after it
 	dice := func(n int) int {
 		mu.Lock()
 		defer mu.Unlock()
 		return rnd.IntN(n)
 	}
-	apply := func(ctx context.Context, tx pgx.Tx, r *record.Record) error { return s.apply(ctx, tx, r, dice(1500)) }
+	work := s.work(kind, dice)
 	for len(left) > 0 {
 		ctx, end := context.WithCancelCause(context.Background())
 		var timer *time.Timer
 		if dice(40) == 0 {
 			timer = time.AfterFunc(time.Duration(dice(20))*time.Millisecond, func() { end(record.ErrRevoked) })
 		}
-		finishes(s.t, func() { b.rt.Run(ctx, left, Apply(apply)) })
+		finishes(s.t, func() { b.rt.Run(ctx, left, work) })
 		if timer != nil {
 			timer.Stop()
 		}
@@ -178,6 +179,85 @@ func (s *storm) deliver(b *workbench, rnd *rand.Rand, left []*record.Record) {
 		}
 		left = again
 	}
+}
+
+func (s *storm) work(kind Kind, dice func(int) int) Work {
+	switch kind {
+	case Queued:
+		return Queue(func(_ context.Context, pending *pgx.Batch, r *record.Record) error {
+			return s.queue(pending, r, dice(1500))
+		})
+	case Grouped:
+		return Batch(func(ctx context.Context, tx pgx.Tx, rs []*record.Record) error {
+			return s.batch(ctx, tx, rs, dice(100))
+		})
+	case Executed:
+	}
+	return Apply(func(ctx context.Context, tx pgx.Tx, r *record.Record) error { return s.apply(ctx, tx, r, dice(1500)) })
+}
+
+func (s *storm) queue(b *pgx.Batch, r *record.Record, dice int) error {
+	s.calls.Add(1)
+	if r.Offset%badEvery == 0 {
+		b.Queue("select 1/$1::int", 0)
+		return nil
+	}
+	b.Queue("insert into eff (n) values ($1)", r.Offset)
+	switch dice {
+	case 1:
+		return fault.Transient(errBoom)
+	case 3:
+		panic("boom")
+	case 4:
+		b.Queue("select 1").Exec(func(pgconn.CommandTag) error { return fault.Transient(errBoom) })
+	case 5:
+		b.Queue("select generate_series(1, 100)").Query(func(pgx.Rows) error { return nil })
+	case 6:
+		b.Queue("select pg_sleep(10)")
+	case 7:
+		b.Queue("select pg_terminate_backend(pg_backend_pid())")
+	case 10, 11, 12, 13, 14, 15, 16, 17:
+		b.Queue("update acc set balance = balance + 1 where id = $1", 1+dice%3)
+	}
+	return nil
+}
+
+func (s *storm) batch(ctx context.Context, tx pgx.Tx, rs []*record.Record, dice int) error {
+	s.calls.Add(int64(len(rs)))
+	bad := fault.Members{}
+	for i, r := range rs {
+		if r.Offset%badEvery == 0 {
+			bad[i] = errBoom
+		}
+	}
+	if err := batchEffect(ctx, tx, rs); err != nil {
+		return err
+	}
+	switch {
+	case len(bad) > 0 && dice%2 == 0:
+		return bad
+	case len(bad) > 0:
+		_, err := tx.Exec(ctx, "select 1/$1::int", 0)
+		return err
+	}
+	switch dice {
+	case 3:
+		return fault.Members{len(rs) / 2: fault.Transient(errBoom)}
+	case 4:
+		return fault.Transient(errBoom)
+	case 5:
+		_, _ = tx.Query(ctx, "select generate_series(1, 100)") //nolint:sqlclosecheck // left open
+	case 6:
+		_, err := tx.Exec(ctx, "select pg_sleep(10)")
+		return err
+	case 7:
+		_, err := tx.Exec(ctx, "select pg_terminate_backend(pg_backend_pid())")
+		return err
+	case 10, 11, 12, 13, 14, 15:
+		_, err := tx.Exec(ctx, "update acc set balance = balance + 1 where id = $1", 1+dice%3)
+		return err
+	}
+	return nil
 }
 
 func (s *storm) apply(ctx context.Context, tx pgx.Tx, r *record.Record, dice int) error {

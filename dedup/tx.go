@@ -242,7 +242,7 @@ func (r *oneRow) Scan(dest ...any) error {
 	if r.err != nil {
 		return r.err
 	}
-	err := r.scan(dest)
+	err := scanOne(r.rows, dest)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
 		r.scope.mu.Lock()
@@ -252,24 +252,24 @@ func (r *oneRow) Scan(dest ...any) error {
 	return err
 }
 
-func (r *oneRow) scan(dest []any) error {
-	defer r.rows.Close()
+func scanOne(rows pgx.Rows, dest []any) error {
+	defer rows.Close()
 	for _, d := range dest {
 		if _, ok := d.(*pgtype.DriverBytes); ok {
 			return errors.New("cannot scan into *pgtype.DriverBytes from QueryRow")
 		}
 	}
-	if !r.rows.Next() {
-		if err := r.rows.Err(); err != nil {
+	if !rows.Next() {
+		if err := rows.Err(); err != nil {
 			return err
 		}
 		return pgx.ErrNoRows
 	}
-	if err := r.rows.Scan(dest...); err != nil {
+	if err := rows.Scan(dest...); err != nil {
 		return err
 	}
-	r.rows.Close()
-	return r.rows.Err()
+	rows.Close()
+	return rows.Err()
 }
 
 // failedRows are the rows of a query that was not let in: pgx never gives nil rows, so code that looks at the rows

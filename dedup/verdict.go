@@ -17,6 +17,9 @@ const (
 	codeLock          = "55P03"
 	codeCancelled     = "57014"
 	codeNoSavepoint   = "3B001"
+	codeNoStatement   = "26000"
+	codeUnsupported   = "0A000"
+	codeProtocol      = "08P01"
 )
 
 // verdict is what becomes of a record after its handler has run, and of the group with it.
@@ -43,6 +46,8 @@ const (
 	ended
 	// escaped: the handler ended the transaction. The rows of what is not done are taken back, the route stops.
 	escaped
+	// sealed: COMMIT was in the same trip, and its answer has been dealt with.
+	sealed
 	// abandoned: the handler ignored its deadline for so long that the group was taken away from this goroutine.
 	abandoned
 )

@@ -23,27 +23,45 @@ const (
 	moveSavepoint = "release savepoint " + savepoint + "; savepoint " + savepoint
 )
 
-// work runs the handlers of the group's fresh records, in order. kept: what is done may be committed. Any other verdict:
-// nothing of the transaction stands.
+// work does what the group's fresh records are to effect. kept: what is done may be committed. sealed: that has been
+// tried. Any other verdict: nothing of the transaction stands.
 func (g *group) work() verdict {
+	switch g.calls[0].work.kind() {
+	case Queued:
+		return g.workQueued()
+	case Grouped:
+		return g.workGrouped()
+	case Executed:
+	}
+	return g.workExecuted()
+}
+
+// up is the next whose handler is to run. nil: there is none, a delivery has ended, or the group has lasted long enough
+// and the rest comes in the next one.
+func (g *group) up() *entry {
 	for g.next < len(g.todo) {
+		if g.gone.Load() || g.next > 0 && time.Since(g.ran) > g.rt.in.cfg.MaxBatchTime {
+			return nil
+		}
 		e := g.todo[g.next]
+		g.next++
 		switch {
-		case g.gone.Load():
-			return ended
 		case g.behindHeld(e):
-			g.next++
-			continue
 		case g.behindFailed(e):
-			g.next++
 			g.fail(e, record.ErrNotRun)
-			continue
-		case g.next > 0 && time.Since(g.ran) > g.rt.in.cfg.MaxBatchTime:
-			return kept // cut: the rest comes in the next group
-		case g.since >= chunk && !g.advance():
+		default:
+			return e
+		}
+	}
+	return nil
+}
+
+// workExecuted runs the handlers in order.
+func (g *group) workExecuted() verdict {
+	for e := g.up(); e != nil; e = g.up() {
+		if g.since >= chunk && !g.advance() {
 			return g.blame(nil)
 		}
-		g.next++
 		v := g.attempt(e)
 		if v = g.follow(e, v); v != kept {
 			if v == cutOff {
@@ -96,7 +114,7 @@ func (g *group) follow(e *entry, v verdict) verdict {
 		return g.blame(e)
 	case escaped:
 		return g.escape(e)
-	case brokeOff, ended, abandoned:
+	case brokeOff, ended, abandoned, sealed:
 		return v
 	}
 	return v
@@ -148,6 +166,28 @@ func (g *group) collide(e *entry) verdict {
 		x.mode = waiting
 	}
 	g.done = g.done[:g.mark]
+	return cutOff
+}
+
+// collideAll gives way where nobody knows which of es is in another transaction's way. What es wrote is not undone yet.
+func (g *group) collideAll(es []*entry, cause error) verdict {
+	if e := g.alone(); e != nil {
+		e.cause = cause
+		return g.collide(e)
+	}
+	g.rt.conflict()
+	for _, e := range es {
+		e.conflicts++
+		e.solo = e.conflicts >= 2
+	}
+	return g.keepDone(collided)
+}
+
+// keepDone leaves the group with what stands behind the savepoint, and without it with v.
+func (g *group) keepDone(v verdict) verdict {
+	if g.mark == 0 || !g.exec(toSavepoint) {
+		return v
+	}
 	return cutOff
 }
 
@@ -285,7 +325,7 @@ func (g *group) attempt(e *entry) verdict {
 	a.root.inner, a.scope.texts = g.tx, &g.w.texts
 	e.since = start
 	e.r.Begin()
-	g.w.begin(g, e, a)
+	g.w.begin(g, a, e)
 	err := g.call(a, e)
 	if !g.w.end(a) {
 		return abandoned
@@ -366,7 +406,7 @@ func (g *group) charge(e *entry, v verdict) {
 			_ = g.conn.Conn().PgConn().Conn().Close() // not pgx's Close, which would wait for the server
 		}
 	case kept, skipped:
-	case collided, lost, ended, escaped, abandoned:
+	case collided, lost, ended, escaped, sealed, abandoned:
 		return
 	}
 	g.rt.in.attempted(g.rt, e, class)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,17 +17,21 @@ import (
 type writer struct {
 	rt    *Route
 	texts statements
+	queue statements // for what is queued
 	cols  columns
+	pipe  pipeline
 	order []*entry
 
 	// kept between groups, for their memory
 	calls               []*call
 	entries, todo, done []*entry
+	line                []*entry
 
 	mu      sync.Mutex
 	group   *group
 	attempt *attempt // that runs, nil between two
-	entry   *entry   // whose attempt it is
+	running []*entry // whose attempt it is: one record, or all that a call or a pipeline is for
+	ours    bool     // no handler runs: what the inbox has sent is on its way
 	away    bool     // its group was taken away, and with it its place
 	conn    net.Conn // to close when patience ends
 	by      time.Time
@@ -40,7 +45,7 @@ var (
 )
 
 func newWriter(rt *Route) *writer {
-	w := &writer{rt: rt, texts: statements{solo: rt.cfg.Solo}}
+	w := &writer{rt: rt, texts: statements{solo: rt.cfg.Solo}, queue: statements{solo: rt.cfg.Solo, queued: true}}
 	w.timer = time.AfterFunc(time.Hour, w.tick)
 	w.timer.Stop()
 	return w
@@ -102,23 +107,40 @@ func (w *writer) gone() bool {
 
 // keep takes the memory of a group back for the next one, without what it pointed to.
 func (w *writer) keep(g *group) {
-	for _, list := range [...][]*entry{g.entries, g.todo, g.done, w.order} {
+	for _, list := range [...][]*entry{g.entries, g.todo, g.done, w.order, w.line, w.running} {
 		clear(list)
 	}
 	clear(g.calls)
+	w.pipe.reset()
 	w.calls, w.entries, w.todo, w.done = g.calls, g.entries, g.todo, g.done
 }
 
-// begin starts the clock of an attempt.
-func (w *writer) begin(g *group, e *entry, a *attempt) {
+// begin starts the clock of an attempt, of all of es.
+func (w *writer) begin(g *group, a *attempt, es ...*entry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.group, w.entry, w.attempt = g, e, a
+	w.group, w.attempt, w.ours = g, a, false
+	w.running = append(w.running[:0], es...)
 	w.watch(a.deadline)
-	if err := e.c.ctx.Err(); err != nil {
-		// The delivery ended before this clock started, so its end found nobody to tell.
-		a.end(err)
+	for _, e := range es {
+		if err := e.c.ctx.Err(); err != nil {
+			// The delivery ended before this clock started, so its end found nobody to tell.
+			a.end(err)
+			return
+		}
 	}
+}
+
+// hand says who runs from now on under the clock of a: the inbox itself, for all of es, or a handler of theirs. It is
+// false if the group was taken away meanwhile.
+func (w *writer) hand(a *attempt, ours bool, es ...*entry) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.attempt != a {
+		return false
+	}
+	w.ours, w.running = ours, append(w.running[:0], es...)
+	return true
 }
 
 // end stops the clock and reports whether the group is still this goroutine's.
@@ -128,7 +150,7 @@ func (w *writer) end(a *attempt) bool {
 	if w.attempt != a {
 		return false
 	}
-	w.group, w.entry, w.attempt = nil, nil, nil
+	w.group, w.attempt = nil, nil
 	return true
 }
 
@@ -185,6 +207,10 @@ func (w *writer) overdue(now time.Time) {
 		w.watch(last)
 		return
 	}
+	if w.ours {
+		_ = w.group.conn.Conn().PgConn().Conn().Close()
+		return
+	}
 	w.takeAway(fault.Transient(fmt.Errorf("%w (%s) and ignored its context for %s",
 		errDeadline, w.rt.cfg.AttemptTimeout, w.rt.in.cfg.HardGrace)))
 }
@@ -193,7 +219,7 @@ func (w *writer) overdue(now time.Time) {
 func (w *writer) endAttempt(g *group, c *call) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.group == g && w.entry.c == c {
+	if w.group == g && slices.ContainsFunc(w.running, func(e *entry) bool { return e.c == c }) {
 		w.attempt.end(c.ctx.Err())
 	}
 }
@@ -201,42 +227,51 @@ func (w *writer) endAttempt(g *group, c *call) {
 // abandon gives up the group in hand from the writer's own goroutine, which is ending. It is false if there is none.
 func (w *writer) abandon(why error) bool {
 	w.mu.Lock()
-	g, e := w.group, w.entry
-	w.group, w.entry, w.attempt = nil, nil, nil
+	g := w.group
+	w.group, w.attempt = nil, nil
 	w.mu.Unlock()
 	if g == nil {
 		return false
 	}
-	e.r.End()
-	e.took = time.Since(e.since)
 	_ = g.conn.Conn().PgConn().Conn().Close()
 	g.conn.Release()
-	g.fail(e, why)
-	w.rt.in.attempted(w.rt, e, fault.ClassPermanent.String())
+	w.fell(g, why, fault.ClassPermanent)
 	w.rt.finish(g)
 	return true
+}
+
+// fell gives its verdict to a handler that did not return as handlers do. In company nothing says whose failure it is:
+// each of its records runs alone next time.
+func (w *writer) fell(g *group, why error, class fault.Class) {
+	for _, e := range w.running {
+		e.r.End()
+		if len(w.running) > 1 {
+			e.mode, e.solo = waiting, true
+			continue
+		}
+		e.took = time.Since(e.since)
+		g.fail(e, why)
+		w.rt.in.attempted(w.rt, e, class.String())
+	}
 }
 
 // takeAway settles a group whose handler is stuck, from the timer's goroutine: its connection is closed, so that the
 // server frees its rows, the stuck record fails, and the others are back in line for the remaining writers. The lock is
 // held: the handler's return waits for it, sees that the attempt is no longer the current one, and touches nothing.
 func (w *writer) takeAway(why error) {
-	g, e := w.group, w.entry
+	g, e := w.group, w.running[0]
 	since := e.since
 	w.away = true
-	w.group, w.entry, w.attempt = nil, nil, nil
-	w.calls, w.entries, w.todo, w.done = nil, nil, nil, nil
+	w.group, w.attempt = nil, nil
+	w.calls, w.entries, w.todo, w.done, w.line, w.pipe = nil, nil, nil, nil, nil, pipeline{}
 	// Out of the pool, which otherwise could not be closed; the handler may still hold it, so only its socket is closed.
 	_ = g.conn.Hijack().PgConn().Conn().Close()
-	e.r.End()
-	e.took = time.Since(since)
-	g.fail(e, why)
-	w.rt.in.attempted(w.rt, e, fault.ClassTransient.String())
+	w.fell(g, why, fault.ClassTransient)
 	w.rt.in.stuck.add(w, w.rt, e.r, since)
 	g.turn.leave() // a mark stays until the handler returns
 	w.rt.in.report(record.Report{
 		Kind: record.ReportStuckRecord, Route: w.rt.cfg.Name, Topic: e.r.Topic, Partition: e.r.Partition, Offset: e.r.Offset,
-		Age: e.took, Err: errDeadline,
+		Age: time.Since(since), Err: errDeadline,
 		Hint: "the handler ignores its context; its goroutine and this writer are lost until it returns",
 	})
 	w.rt.finish(g)

@@ -1,0 +1,366 @@
+package dedup
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/record"
+)
+
+// moveTexts are moveSavepoint, a text each.
+var moveTexts = [...]string{"release savepoint " + savepoint, "savepoint " + savepoint}
+
+// errAgain is what an attempt came to whose transaction did not stand, for no fault of its record.
+var errAgain = errors.New("its transaction was rolled back: it runs again")
+
+// workQueued lets the handlers of the group's fresh records queue, in order, and sends what they queued. Each record's
+// statements are executed at most twice: once, and again for those behind which another one failed.
+//
+//	handler, handler, … ─► encode ─► one trip with COMMIT ─► settle
+//	                                   │fails at a record: back to the savepoint; those before it, the savepoint,
+//	                                   └─► those behind it, COMMIT: one more trip a failure
+func (g *group) workQueued() verdict {
+	for e := g.up(); e != nil; e = g.up() {
+		if v := g.queue(e); v != kept {
+			return v
+		}
+	}
+	if g.gone.Load() {
+		return ended
+	}
+	g.w.line = g.line // to be cleared and used again
+	if v := g.stage(); v != kept {
+		return v
+	}
+	return g.send()
+}
+
+// queue runs e's handler. It has no connection, so there is nothing to undo.
+func (g *group) queue(e *entry) verdict {
+	start := time.Now()
+	a := newAttempt(e.c.ctx, start.Add(g.rt.cfg.AttemptTimeout))
+	a.batch = &pgx.Batch{}
+	e.since, e.attempt = start, a
+	e.r.Begin()
+	g.w.begin(g, a, e)
+	err := g.callQueue(a, e)
+	if !g.w.end(a) {
+		return abandoned
+	}
+	e.r.End()
+	expired := errors.Is(a.Err(), errAttempt)
+	a.end(context.Canceled)
+	e.took, e.cause = time.Since(start), err
+	_, skip := fault.AsSkip(err)
+	switch {
+	case e.c.ctx.Err() != nil:
+		return ended
+	case err == nil:
+		g.line = append(g.line, e)
+	case skip:
+		e.mode = skipping
+		g.charge(e, skipped)
+	case expired:
+		g.charge(e, cutOff)
+	default:
+		g.charge(e, leftOut)
+	}
+	return kept
+}
+
+func (g *group) callQueue(a *attempt, e *entry) (err error) {
+	ctx := context.Context(a)
+	if around := g.rt.cfg.Around; around != nil {
+		derived, finished := around(a, e.r)
+		ctx = derived
+		a.finished = append(a.finished, finished)
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fault.Recovered(p)
+		}
+	}()
+	return fault.Usable(e.c.work.(Queue)(ctx, a.batch, e.r))
+}
+
+// stage makes what was queued ready to be sent: checks it, asks the server about texts that the connection does not know
+// yet, and encodes the arguments. What cannot be sent is its record's failure, and nothing of it was.
+func (g *group) stage() verdict {
+	conn := g.conn.Conn()
+	all := textsOf(conn)
+	all.begin()
+	var fresh []*text
+	for _, e := range g.line {
+		var err error
+		if fresh, err = g.lookUp(e, all, fresh); err != nil {
+			e.cause = err
+			g.charge(e, leftOut)
+		}
+	}
+	if len(fresh) > 0 {
+		if v := g.describe(all, fresh); v != kept {
+			return v
+		}
+	}
+	for _, e := range g.line {
+		if e.mode == waiting {
+			g.encode(e, all)
+		}
+	}
+	g.line = g.standing(g.line)
+	return kept
+}
+
+// lookUp finds the texts of e's statements.
+func (g *group) lookUp(e *entry, all *texts, fresh []*text) ([]*text, error) {
+	for _, q := range e.attempt.batch.QueuedQueries {
+		if err := g.rewrite(e, q); err != nil {
+			return fresh, err
+		}
+		if err := g.w.queue.check(q.SQL); err != nil {
+			return fresh, err
+		}
+		if x, ask := all.find(q.SQL); ask {
+			fresh = append(fresh, x)
+		}
+	}
+	return fresh, nil
+}
+
+// rewrite does what pgx does with an argument that makes the text and the other arguments (pgx.NamedArgs).
+func (g *group) rewrite(e *entry, q *pgx.QueuedQuery) error {
+	if len(q.Arguments) == 0 {
+		return nil
+	}
+	by, ok := q.Arguments[0].(pgx.QueryRewriter)
+	if !ok {
+		return nil
+	}
+	return protected(func() (err error) {
+		q.SQL, q.Arguments, err = by.RewriteQuery(e.c.ctx, g.conn.Conn(), q.SQL, q.Arguments[1:])
+		return err
+	})
+}
+
+func (g *group) describe(all *texts, fresh []*text) verdict {
+	conn := g.conn.Conn()
+	g.w.impatient(conn.PgConn().Conn(), g.rt.cfg.AttemptTimeout+g.rt.in.cfg.HardGrace)
+	err := all.describe(context.Background(), conn, fresh, func() bool {
+		_, err := conn.Exec(context.Background(), toSavepoint)
+		return err == nil
+	})
+	g.w.patient()
+	switch {
+	case err == nil:
+		return kept
+	case isConflict(err): // with one who alters a table
+		return g.collideAll(g.line, err)
+	}
+	return g.blame(nil)
+}
+
+func (g *group) encode(e *entry, all *texts) {
+	pipe := &g.w.pipe
+	e.from = len(pipe.statements)
+	for _, q := range e.attempt.batch.QueuedQueries {
+		x, _ := all.find(q.SQL)
+		if err := pipe.add(g.conn.Conn().TypeMap(), x, q); err != nil {
+			pipe.cut(e.from)
+			e.cause = err
+			g.charge(e, leftOut)
+			return
+		}
+		g.split = g.split || q.Fn != nil
+	}
+	e.to = len(pipe.statements)
+}
+
+// standing gives those of line that are to be sent: nobody before them has failed.
+func (g *group) standing(line []*entry) []*entry {
+	standing := line[:0]
+	for _, e := range line {
+		switch {
+		case e.mode != waiting:
+		case g.behindFailed(e):
+			g.fail(e, record.ErrNotRun)
+		default:
+			standing = append(standing, e)
+		}
+	}
+	return standing
+}
+
+// send sends the line until it goes through or nothing of it is left.
+func (g *group) send() verdict {
+	again, ahead := false, 0
+	for len(g.line) > 0 {
+		t := &trip{g: g, line: g.line, ahead: ahead, again: again, split: g.mustSplit()}
+		if v := g.travel(t); v != kept {
+			return v
+		}
+		if t.at == len(t.line) {
+			return kept // without COMMIT: that comes now
+		}
+		g.arrived(t)
+		if v := g.followTrip(t, g.line[t.at]); v == cutOff {
+			return kept
+		} else if v != kept {
+			return v
+		}
+		g.line = g.standing(g.line)
+		again, ahead = true, t.at
+		g.line = g.cutLine(ahead)
+	}
+	if again && !g.exec(toSavepoint) {
+		return g.blame(nil)
+	}
+	return kept
+}
+
+// mustSplit says that COMMIT must wait for the answers: somebody looks at them first; the mark of an offset store would
+// have the partition's other groups wait for all of the trip; or it is to be seen whether a record that lost its
+// connection alone loses it by what it does, or in COMMIT.
+func (g *group) mustSplit() bool {
+	if g.split || g.rt.offsets != nil {
+		return true
+	}
+	e := g.alone()
+	return e != nil && e.watched
+}
+
+// travel runs t and sorts out what is nobody's failure. kept goes on, with the failure of one record or without any.
+func (g *group) travel(t *trip) verdict {
+	for _, e := range t.line {
+		e.mode = done
+	}
+	if !t.split {
+		n := len(g.w.pipe.statements)
+		tail, err := g.stageTail()
+		if err != nil {
+			g.worked = time.Since(g.ran)
+			g.concluded("", err)
+			return sealed
+		}
+		t.tail = tail
+		t.run()
+		g.w.pipe.cut(n)
+	} else {
+		t.run()
+	}
+	switch {
+	case t.taken:
+		return abandoned
+	case t.sealed:
+		g.passed(t.line)
+		g.worked = time.Since(g.ran)
+		g.concluded(t.tag, t.ending)
+		return sealed
+	case t.err == nil:
+		g.passed(t.line)
+		return kept
+	}
+	for _, e := range t.line {
+		e.mode = waiting
+	}
+	return g.interrupted(t)
+}
+
+// arrived takes note that those ahead stand behind the savepoint.
+func (g *group) arrived(t *trip) {
+	if t.ahead == 0 || t.at < t.ahead {
+		return
+	}
+	g.passed(t.line[:t.ahead])
+	g.mark = len(g.done)
+	g.line, t.at = g.line[t.ahead:], t.at-t.ahead
+}
+
+// passed is for those whose statements went through.
+func (g *group) passed(es []*entry) {
+	for _, e := range es {
+		e.mode = done
+		g.rt.in.attempted(g.rt, e, "")
+	}
+	g.done = append(g.done, es...)
+}
+
+// followTrip gives e, at which a trip failed, its verdict.
+func (g *group) followTrip(t *trip, e *entry) verdict {
+	e.cause = t.err
+	if isCode(t.err, codeProtocol) {
+		// Too few arguments or too many, where they are not asked for: no connection's failure.
+		e.cause = fault.Permanent(t.err)
+	}
+	_, skip := fault.AsSkip(t.err)
+	switch {
+	case isConflict(t.err) && !t.called:
+		return g.collide(e)
+	case skip && t.called:
+		e.mode = skipping
+		g.charge(e, skipped)
+	case isCode(t.err, codeCancelled), errors.Is(t.a.Err(), errAttempt):
+		g.charge(e, cutOff)
+	default:
+		g.charge(e, undone)
+	}
+	if g.conn.Conn().IsClosed() {
+		return lost
+	}
+	return kept
+}
+
+// cutLine leaves what is behind those ahead to the next group when this one has lasted long enough and has something to
+// commit.
+func (g *group) cutLine(ahead int) []*entry {
+	if time.Since(g.ran) <= g.rt.in.cfg.MaxBatchTime || ahead+len(g.done) == 0 {
+		return g.line
+	}
+	return g.line[:ahead]
+}
+
+// tellLost tells of a trip that has no answer: with COMMIT in it nobody knows what became of it.
+func (g *group) tellLost(t *trip) {
+	if t.split {
+		g.tell("rolled_back")
+	} else {
+		g.tell("unknown")
+	}
+}
+
+// isStale: what the server knows of a prepared statement is not what it was. The routine's name is the same in every
+// language.
+func isStale(err error) bool {
+	pg := serverError(err)
+	return pg != nil && (pg.Code == codeNoStatement || pg.Code == codeUnsupported && pg.Routine == "RevalidateCachedQuery")
+}
+
+// interrupted is for what ends a trip and is not one record's failure.
+func (g *group) interrupted(t *trip) verdict {
+	expired := errors.Is(t.a.Err(), errAttempt)
+	switch {
+	case g.gone.Load():
+		return ended
+	case expired && g.alone() == nil:
+		// Which of them is slow is seen when each is alone.
+		g.separate()
+		g.tellLost(t)
+		return lost
+	case expired:
+		return kept // it was alone: its own time is over
+	case g.conn.Conn().IsClosed():
+		g.tellLost(t)
+		return g.blame(g.alone())
+	case t.ours:
+		return g.blame(nil)
+	case isStale(t.err) && !g.line[t.at].stale:
+		// A table has changed under a statement that was prepared before. A new connection prepares anew.
+		g.line[t.at].stale = true
+		_ = g.conn.Conn().PgConn().Conn().Close()
+		return lost
+	}
+	return kept
+}
