@@ -71,12 +71,12 @@ func (d *domain) enter(s *seat, b *Batch) *seat {
 // domainOf gives the domain of a fresh seat, nil for one that depends on no other. A domain is found by its name in a
 // scratch buffer, so that only a new one allocates.
 func (l *Line) domainOf(s *seat) *domain {
-	name := l.claim.scratch[:0]
-	name = append(name, 'p')
-	switch key := s.entry.rec.Key; {
-	case l.cfg.Order == Unordered, l.cfg.Order == ByKey && key == nil:
+	key := s.entry.rec.Key
+	if l.cfg.Order == Unordered || l.cfg.Order == ByKey && key == nil {
 		return nil
-	case l.cfg.Order == ByKey:
+	}
+	name := append(l.claim.scratch[:0], 'p')
+	if l.cfg.Order == ByKey {
 		name[0] = 'k'
 		name = append(name, key...)
 	}
