@@ -376,6 +376,27 @@ func TestDecode(t *testing.T) {
 		}
 	})
 
+	bubble(t, "NextBatchIsDecodedWhileTheLastOneCommits", func(t *testing.T) {
+		b := newBench(t)
+		next := make(chan struct{})
+		b.rt.Decode = func(r *record.Record) error {
+			if r.Offset == 2 {
+				close(next)
+			}
+			return nil
+		}
+		b.rt.Inbox = effects(func(ctx context.Context, rs []*record.Record, work dedup.Work) {
+			if rs[0].Offset == 0 {
+				<-next
+			}
+			b.in.Run(ctx, rs, work)
+		})
+		c := b.claim(t, 2, 2, b.handler(t, nothing))
+		c.add(recs(4, ownKey)...)
+		c.idle()
+		require.Len(t, c.outcomes, 4)
+	})
+
 	bubble(t, "SkippedByItsDecoderIsSkipped", func(t *testing.T) {
 		b := newBench(t)
 		b.rt.Decode = func(*record.Record) error { return fault.Skip("another type") }
