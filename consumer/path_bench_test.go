@@ -136,30 +136,36 @@ type path struct {
 	inbox  *settling
 }
 
-func newPath(b *testing.B, brokers []string, n int, o Options) *path {
-	b.Helper()
-	pool, err := pgxpool.New(b.Context(), "postgres://nobody@127.0.0.1:1/none") // connects only when it is asked
-	require.NoError(b, err)
-	b.Cleanup(pool.Close)
+// newStack makes a consumer of one route without its database, and the route's stack around an inbox that settles n records.
+func newStack(tb testing.TB, brokers []string, n int, o Options) (*Consumer, *middleware.Route, *settling) {
+	tb.Helper()
+	pool, err := pgxpool.New(tb.Context(), "postgres://nobody@127.0.0.1:1/none") // connects only when it is asked
+	require.NoError(tb, err)
+	tb.Cleanup(pool.Close)
 	c, err := New(Config{Brokers: brokers, Group: "billing", DB: pool, Logger: slog.New(slog.DiscardHandler)}, Route[posting]{
 		Name: "ledger", Topic: "orders", Options: o,
 		Apply: func(context.Context, pgx.Tx, Event[posting]) error { return nil },
 	})
+	require.NoError(tb, err)
+	in := &settling{hooks: c.hooks, left: make(chan int, 1), done: make(chan struct{})}
+	in.left <- n
+	rt := c.stack(c.specs[0], nil, nil, nil)
+	rt.Inbox, rt.Graves = in, in
+	tb.Cleanup(rt.Gates.Close)
+	return c, rt, in
+}
+
+func newPath(b *testing.B, brokers []string, n int, o Options) *path {
+	b.Helper()
+	c, rt, in := newStack(b, brokers, n, o)
+	stack, err := middleware.Stack(rt)
 	require.NoError(b, err)
-	p := &path{inbox: &settling{hooks: c.hooks, left: make(chan int, 1)}}
-	p.inbox.left <- n
-	p.inbox.done = make(chan struct{})
+	p := &path{inbox: in}
 	p.source, err = kafka.NewSource(c.sourceConfig())
 	require.NoError(b, err)
 	p.router, err = message.NewRouter(c.routerConfig(), newRouterLogger(c.cfg.Logger, new(atomic.Bool)))
 	require.NoError(b, err)
-	s := c.specs[0]
-	rt := c.stack(s, nil, nil, nil)
-	rt.Inbox, rt.Graves = p.inbox, p.inbox
-	b.Cleanup(rt.Gates.Close)
-	stack, err := middleware.Stack(rt)
-	require.NoError(b, err)
-	sub := c.subscription(s, rt, nil)
+	s, sub := c.specs[0], c.subscription(c.specs[0], rt, nil)
 	sub.Started = nil
 	e := &engine{c: c, router: p.router, source: p.source}
 	e.handle(s.name, s.topic, sub, s, stack)
