@@ -7,7 +7,7 @@ enum Mode {
     /** A transaction for each record. */
     RECORD("parallel-record", 16, 1),
     /** A transaction for each batch, two JDBC batches. */
-    BATCH("parallel-batch", 8, 200),
+    BATCH("parallel-batch", 8, 500),
     /** A transaction for each batch, two statements over sets. */
     UNNEST("parallel-unnest", 8, 500);
 
