@@ -24,7 +24,8 @@ import (
 
 var seeds = flag.Int("seeds", 20, "how many random schedules to run")
 
-// TestSchedules runs random schedules in virtual time: records of some keys, of which some fail in any way, groups whose
+// TestSchedules runs random schedules in virtual time: records of some keys, of which some fail in any way and some cannot
+// be read, groups whose
 // COMMIT fails or is unknown, a dead letter topic and a database that come and go, claims that are revoked in the middle;
 // every other one with calls to a dependency that fails in any way, and in an outage always.
 // Whatever happens: one outcome a record and claim, one effect, never effected and dead, keys in order, and nothing
@@ -48,6 +49,11 @@ const (
 	exhausts
 	skips
 	waits // takes virtual time
+	unreadable
+	unreadablePanics
+	decodesShaky // the decoder fails for a while, saying why
+	decodesSkip
+	lastFate = decodesSkip
 )
 
 type schedule struct {
@@ -60,19 +66,22 @@ type schedule struct {
 	stops int
 	name  string
 
-	mu      sync.Mutex
-	tries   map[int64]int    // since the claim began
-	last    map[string]int64 // by domain: the last one that was effected, skipped or written to the dead letter topic
-	badness *rand.Rand
-	down    func() bool
-	call    *callSchedule // nil for a route that does not call
+	mu    sync.Mutex
+	tries map[int64]int    // since the claim began
+	reads map[int64]int    // by the decoder, since the claim began
+	last  map[string]int64 // by domain: the last one that was effected, skipped or written to the dead letter topic
+	// lastRead is last, of those that can be read.
+	lastRead map[string]int64
+	badness  *rand.Rand
+	down     func() bool
+	call     *callSchedule // nil for a route that does not call
 }
 
 func newSchedule(t *testing.T, seed uint64) *schedule {
 	t.Helper()
 	s := &schedule{
 		bench: newBench(t), t: t, rnd: rand.New(rand.NewPCG(seed, 1)), badness: rand.New(rand.NewPCG(seed, 2)),
-		fates: map[int64]fate{}, keys: map[int64]string{}, last: map[string]int64{}, name: "seed " + strconv.Itoa(int(seed)),
+		fates: map[int64]fate{}, keys: map[int64]string{}, last: map[string]int64{}, lastRead: map[string]int64{}, name: "seed " + strconv.Itoa(int(seed)),
 	}
 	if seed%3 == 0 {
 		s.stops = 1 + s.rnd.IntN(3)
@@ -82,6 +91,7 @@ func newSchedule(t *testing.T, seed uint64) *schedule {
 	s.down = func() bool { at := time.Since(s.began); return at >= from && at < to }
 	s.writers(t, 1+s.rnd.IntN(3))
 	s.in.commit, s.in.bury, s.topic.write = s.commit, s.bury, s.write
+	s.rt.Decode = s.decode
 	s.records()
 	if seed%2 == 1 {
 		s.call = newCallSchedule(s, seed)
@@ -96,7 +106,7 @@ func (s *schedule) records() {
 		if s.rnd.IntN(5) > 0 {
 			s.keys[offset] = strconv.Itoa(s.rnd.IntN(keys))
 		}
-		if f := fate(s.rnd.IntN(40)); f <= waits {
+		if f := fate(s.rnd.IntN(50)); f <= lastFate {
 			s.fates[offset] = f
 		}
 		s.all = append(s.all, offset)
@@ -110,7 +120,9 @@ func (s *schedule) handle(m *message.Message) error {
 	n := s.tries[o]
 	s.mu.Unlock()
 	switch s.fates[o] {
-	case healthy:
+	case healthy, decodesShaky:
+	case unreadable, unreadablePanics, decodesSkip:
+		s.t.Errorf("%s: the handler was given %d (%d)", s.name, o, s.fates[o])
 	case shaky:
 		return s.shaky(n)
 	case poison:
@@ -126,6 +138,28 @@ func (s *schedule) handle(m *message.Message) error {
 	case waits:
 		return sleep(m.Context(), time.Second)
 	}
+	return nil
+}
+
+func (s *schedule) decode(r *record.Record) error {
+	switch s.fates[r.Offset] {
+	case unreadable:
+		return errBoom
+	case unreadablePanics:
+		panic(fmt.Sprint("boom ", r.Offset))
+	case decodesSkip:
+		return fault.Skip("not ours")
+	case decodesShaky:
+		s.mu.Lock()
+		s.reads[r.Offset]++
+		n := s.reads[r.Offset]
+		s.mu.Unlock()
+		if err := s.shaky(n); err != nil {
+			return err
+		}
+	case healthy, shaky, poison, panics, exits, exhausts, skips, waits:
+	}
+	r.Event = new(int)
 	return nil
 }
 
@@ -177,8 +211,8 @@ func (s *schedule) bury(*record.Record) error {
 
 func (s *schedule) write(ctx context.Context, l dlq.Letter) error {
 	switch f := s.fates[l.Record.Offset]; f {
-	case poison, panics, exits, exhausts:
-	case healthy, shaky, skips, waits:
+	case poison, panics, exits, exhausts, unreadable, unreadablePanics:
+	case healthy, shaky, skips, waits, decodesShaky, decodesSkip:
 		if s.call != nil && s.call.deadly(l.Record.Offset) {
 			break
 		}
@@ -207,10 +241,18 @@ func (s *schedule) inOrder(r *record.Record) {
 	if r.Domain() == "" {
 		return
 	}
-	if s.last[r.Domain()] > r.Offset {
-		s.t.Errorf("%s: key %s: %d after %d", s.name, r.Key, r.Offset, s.last[r.Domain()])
+	unread := s.fates[r.Offset] == unreadable || s.fates[r.Offset] == unreadablePanics
+	last := s.last[r.Domain()]
+	if unread { // those in a row die side by side: no handler would have seen them
+		last = s.lastRead[r.Domain()]
 	}
-	s.last[r.Domain()] = r.Offset
+	if last > r.Offset {
+		s.t.Errorf("%s: key %s: %d after %d", s.name, r.Key, r.Offset, last)
+	}
+	s.last[r.Domain()] = max(s.last[r.Domain()], r.Offset)
+	if !unread {
+		s.lastRead[r.Domain()] = r.Offset
+	}
 }
 
 func (s *schedule) run() {
@@ -233,7 +275,7 @@ func (s *schedule) run() {
 // oneClaim serves what is above the watermark until all is marked, or for a random while.
 func (s *schedule) oneClaim(h message.HandlerFunc, marked int64) int64 {
 	s.mu.Lock()
-	s.tries, s.last = map[int64]int{}, map[string]int64{}
+	s.tries, s.reads, s.last, s.lastRead = map[int64]int{}, map[int64]int{}, map[string]int64{}, map[string]int64{}
 	s.mu.Unlock()
 	if s.call != nil {
 		s.call.begin()
@@ -277,15 +319,15 @@ func (s *schedule) check(o int64) {
 	}
 	effects, letters := s.in.effectsOf(o), s.topic.of(o)
 	switch s.fates[o] {
-	case healthy, shaky, waits:
+	case healthy, shaky, waits, decodesShaky:
 		require.Equal(s.t, 1, effects, "%s: %d", s.name, o)
-	case poison, panics, exits, exhausts:
+	case poison, panics, exits, exhausts, unreadable, unreadablePanics:
 		require.NotEmpty(s.t, letters, "%s: %d", s.name, o)
 		for _, l := range letters {
 			require.LessOrEqual(s.t, l.Attempts, 3, "%s: %d", s.name, o)
 		}
 		require.Zero(s.t, effects, "%s: %d", s.name, o)
-	case skips:
+	case skips, decodesSkip:
 		require.Zero(s.t, effects+len(letters), "%s: %d", s.name, o)
 	}
 }
