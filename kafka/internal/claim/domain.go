@@ -75,10 +75,12 @@ func (l *Line) domainOf(s *seat) *domain {
 	if l.cfg.Order == Unordered || l.cfg.Order == ByKey && key == nil {
 		return nil
 	}
-	name := append(l.claim.scratch[:0], 'p')
+	name := l.claim.scratch[:0]
 	if l.cfg.Order == ByKey {
-		name[0] = 'k'
+		name = append(name, 'k')
 		name = append(name, key...)
+	} else {
+		name = append(name, 'p')
 	}
 	l.claim.scratch = name
 	d := l.domains[string(name)]
