@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +28,7 @@ type engine struct {
 	source   kafka.Transport
 	router   *message.Router
 	routes   map[string]*middleware.Route
+	inboxes  map[string][]*dedup.Route // by topic; complete before anything is subscribed
 	found    topics
 	watches  []func() // each ends one, and waits for it
 	stopping atomic.Bool
@@ -34,7 +36,7 @@ type engine struct {
 
 // open brings everything up in the order in which it depends on each other; what was opened before a failure is closed.
 func (c *Consumer) open(ctx context.Context) (_ *engine, err error) {
-	e := &engine{c: c, routes: make(map[string]*middleware.Route, len(c.specs))}
+	e := &engine{c: c, routes: make(map[string]*middleware.Route, len(c.specs)), inboxes: make(map[string][]*dedup.Route)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.close(context.WithoutCancel(ctx)))
@@ -48,7 +50,7 @@ func (c *Consumer) open(ctx context.Context) (_ *engine, err error) {
 	if e.letters, err = dlq.NewWriter(c.letterConfig()); err != nil {
 		return nil, err
 	}
-	if e.source, err = c.transport(); err != nil {
+	if e.source, err = e.transport(); err != nil {
 		return nil, err
 	}
 	if e.router, err = message.NewRouter(c.routerConfig(), newRouterLogger(c.cfg.Logger, &e.stopping)); err != nil {
@@ -97,13 +99,14 @@ func (e *engine) openInbox(ctx context.Context) (err error) {
 func (e *engine) add(ctx context.Context, s spec, shared ...*downstream.Gate) error {
 	inbox, err := e.inbox.Route(ctx, dedup.RouteConfig{
 		Group: e.c.cfg.Group, Name: s.name, AttemptTimeout: s.options.AttemptTimeout,
-		CallTimeout: s.callTimeout(), MaxBatch: s.options.MaxBatch,
+		CallTimeout: s.callTimeout(), MaxBatch: s.options.MaxBatch, Store: s.options.Store,
 		Classifier: s.classifier(),
 		Retention:  e.c.retention(s, e.found), Horizon: e.c.horizon(s.topic, s.replay),
 	})
 	if err != nil {
 		return err
 	}
+	e.inboxes[s.topic] = append(e.inboxes[s.topic], inbox)
 	rt := e.c.stack(s, inbox, e.letters, shared)
 	e.watch(rt.Gates.Close)
 	stack, err := middleware.Stack(rt)
@@ -193,8 +196,12 @@ func (c *Consumer) letterConfig() dlq.WriterConfig {
 var errNoTransport = errors.New("Config.Transport gave neither a transport nor an error")
 
 // transport makes what delivers. In place of one that failed it gives a nil interface: nobody may try to stop it.
-func (c *Consumer) transport() (kafka.Transport, error) {
-	made, err := c.cfg.Transport(c.sourceConfig())
+func (e *engine) transport() (kafka.Transport, error) {
+	cfg := e.c.sourceConfig()
+	if slices.ContainsFunc(e.c.specs, spec.byOffset) {
+		cfg.Begin = e.begin
+	}
+	made, err := e.c.cfg.Transport(cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,9 @@ type keeping struct {
 // replayed again -> two weeks later the group has lost its offsets and reads the replay topic from its start.
 func (c *Consumer) keepings(s spec, found topics) []keeping {
 	var ks []keeping
-	if t, exists := found[s.topic]; exists {
+	// The offset store remembers what was read of the topic without a row, however long that keeps it. Its rows are of dead
+	// letters alone.
+	if t, exists := found[s.topic]; exists && !s.byOffset() {
 		ks = append(ks, keeping{fmt.Sprintf("topic %q keeps", t.Name), t.Lifetime()})
 	}
 	letters, exists := found[s.options.DeadLetterTopic]

@@ -62,6 +62,13 @@ type Options struct {
 	//
 	// Defaults to JSON.
 	Decode Decoder
+	// Store is where the route remembers what it has done, for good: a route whose store has changed is refused at start.
+	// dedup.ByOffset does not know a record that its producer sent twice: each copy has its effect. It remembers the offsets
+	// of a partition in one row, in place of a row a record, and where the group begins to read after a crash. Identity
+	// names Event.ID and a call's idempotency key there, and nothing more.
+	//
+	// Defaults to dedup.ByID, the inbox, which knows redeliveries and a producer's duplicates.
+	Store dedup.Store
 	// Identity says by what the inbox knows a record: the first resolver that finds something decides. A record that
 	// none of them knows is known by its coordinates, which stops redeliveries but not a producer's duplicates.
 	//
@@ -105,6 +112,9 @@ type spec struct {
 	call              *calling    // nil for a route that calls nobody
 	apply             dedup.Apply // nil if the user gave none
 }
+
+// byOffset says whether the route remembers by offsets.
+func (s spec) byOffset() bool { return s.options.Store == dedup.ByOffset }
 
 // callTimeout is the deadline of one call, 0 for a route that calls nobody.
 func (s spec) callTimeout() time.Duration {

@@ -174,9 +174,9 @@ func (c *Consumer) lookAtDatabase(ctx context.Context, inbox func(context.Contex
 		return ps // the migration would fail of the same
 	}
 	if err := inbox(ctx); err != nil {
-		ps = append(ps, Problem{What: "the database is not ready for the inbox", Err: because(ctx, err), Fix: schemaFix(err)})
+		return append(ps, Problem{What: "the database is not ready for the inbox", Err: because(ctx, err), Fix: schemaFix(err)})
 	}
-	return ps
+	return append(ps, c.otherStores(ctx)...)
 }
 
 // readOnly finds a database that takes no writes, or none of this role's: without this question the first sign of it is

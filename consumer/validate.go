@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/kafka"
 )
 
@@ -182,6 +183,9 @@ func (s spec) problems(c Config) []Problem {
 	}
 	ps = append(ps, s.callProblems(c, of)...)
 	o := s.options
+	if o.Store > dedup.ByOffset {
+		ps = append(ps, Problem{What: fmt.Sprintf("%s: Store is %s, which there is not", of, o.Store), Fix: "give dedup.ByID or dedup.ByOffset"})
+	}
 	ps = append(ps, nils(of, "Identity", len(o.Identity), func(i int) bool { return o.Identity[i] == nil })...)
 	ps = append(ps, nils(of, "Middlewares", len(o.Middlewares), func(i int) bool { return o.Middlewares[i] == nil })...)
 	ps = append(ps, nils(of, "Rules", len(o.Rules), func(i int) bool { return o.Rules[i] == nil })...)
@@ -261,6 +265,10 @@ func warnings(c Config, specs []spec) []string {
 			ws = append(ws, fmt.Sprintf("route %q: AttemptTimeout %s + CommitReserve %s = %s exceeds DrainGrace %s: "+
 				"an attempt that needs all its time is cut off by a rebalance and done again",
 				s.name, short(s.options.AttemptTimeout), short(c.CommitReserve), short(need), short(c.DrainGrace)))
+		}
+		if s.byOffset() && s.options.Identity != nil {
+			ws = append(ws, fmt.Sprintf("route %q: Identity names its events and calls, and keeps no duplicate away: Store is the offset store, "+
+				"so a record that its producer sends twice has its effect twice", s.name))
 		}
 		if strings.HasSuffix(s.topic, replaySuffix) {
 			ws = append(ws, fmt.Sprintf("route %q consumes %q, which is named as another consumer group's replay topic: "+

@@ -129,8 +129,24 @@ func TestOffsets(t *testing.T) {
 		b.run(recs(newOwner(), 7), effect)
 		lows, err := b.rt.Lows(t.Context(), topicID, []int32{0, 1})
 		require.NoError(t, err)
-		require.Equal(t, map[int32]Low{0: {Offset: 7, LeaderEpoch: 1}}, lows)
+		require.Equal(t, map[int32]Low{0: {Offset: 7, LeaderEpoch: 1, End: 7}}, lows)
 		require.Equal(t, 1, query[int](b, "select epoch from headrace.offsets"))
+	})
+
+	t.Run("LowsTellHowFarTheLogMustReach", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, byOffset)
+		o := newOwner()
+		b.run([]*record.Record{rec(o, 0, ""), rec(o, 4, ""), rec(o, 5, "")}, effect)
+		b.bury(rec(o, 8, ""), "permanent")
+		lows, err := b.rt.Lows(t.Context(), topicID, []int32{0})
+		require.NoError(t, err)
+		require.EqualValues(t, 1, lows[0].Offset)
+		require.EqualValues(t, 9, lows[0].End, "a dead one was read too")
+		b.exec(`update headrace.offsets set done = '\x0901'`)
+		lows, err = b.rt.Lows(t.Context(), topicID, []int32{0})
+		require.NoError(t, err, "it holds the records of that partition, when they come, and no other")
+		require.Empty(t, lows)
 	})
 
 	t.Run("SeveralPartitionsInOneGroup", func(t *testing.T) {

@@ -22,20 +22,20 @@ type Start struct {
 	Topic     string
 	TopicID   uuid.UUID // uuid.Nil if the broker did not tell
 	Partition int32
-	// Offset is the first to be read. The question has the committed one, -1 if there is none.
+	// Offset is the first to be read, -1 for none. The question has the committed one; in the answer everything before it
+	// is remembered as done.
 	Offset int64
-	// End is in the answer: behind the last record of which anything is remembered, at Offset or above; 0 if there is none.
-	End int64
-	// Epoch is the leader's epoch of the record before Offset in the question, of the one before End in the answer; -1 if
-	// unknown.
+	// Epoch is the leader's of the record before Offset, -1 if unknown.
 	Epoch int32
+	// End is in the answer: behind the last record of which anything is remembered. Defaults to Offset.
+	End int64
 }
 
 func (s Start) tp() tp { return tp{s.Topic, s.Partition} }
 
 // known is what the log must hold for the answer to be of it.
 func (s Start) known() cut.Known {
-	return cut.Known{Topic: s.Topic, Partition: s.Partition, End: max(s.End, s.Offset), Epoch: s.Epoch}
+	return cut.Known{Topic: s.Topic, Partition: s.Partition, Offset: s.Offset, Epoch: s.Epoch, End: s.End}
 }
 
 // starts is what the client would begin with, by topic and partition.

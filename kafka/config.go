@@ -85,11 +85,11 @@ type SourceConfig struct {
 	//
 	// Defaults to 64 MiB.
 	MaxInFlightBytes int64
-	// Begin is asked where newly assigned partitions begin, with their committed offsets, by whoever also remembers their
-	// records by their offsets. It answers for the partitions of which it remembers anything: one begins where the answer
-	// has it, if that is later than the committed offset, and is held and reported as truncated if its log does not reach
-	// as far as the answer knows it. It is called at each assignment, before anything is fetched, and has 3 s. After an
-	// error, or too late, the partitions begin at their committed offsets: what was done is read again.
+	// Begin is asked where newly assigned partitions begin, with their committed offsets, by whoever remembers records by
+	// their offsets. It answers for the partitions whose records it remembers so, even if it knows none yet: one begins
+	// where the answer has it, if that is later than the committed offset, and is held and reported as truncated when its
+	// log was cut below what is remembered or read. It is called at each assignment, before anything is fetched, and has
+	// 3 s. After an error, or too late, the partitions begin at their committed offsets: what was done is read again.
 	//
 	// Defaults to nil: partitions begin at their committed offsets.
 	Begin func(ctx context.Context, at []Start) ([]Start, error)

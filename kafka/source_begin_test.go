@@ -229,7 +229,7 @@ func beginsBehindTheEnd(w *world) {
 	w.produceMany(0, 5)
 	w.consumeAll(5)
 	w.produceMany(1, 3)
-	m := &memory{knows: map[int32]kafka.Start{0: knowing(8, 8, -1)}}
+	m := &memory{knows: map[int32]kafka.Start{0: knowing(3, 8, -1)}}
 	r := w.read(remembering(m))
 	wait(10 * time.Second)
 	w.produceMany(0, 10) // the log grows beyond what is remembered of the one before
@@ -239,7 +239,7 @@ func beginsBehindTheEnd(w *world) {
 	require.EqualValues(w.t, 5, w.committed(0))
 	require.Len(w.t, r.told.of("truncated"), 1)
 	require.EqualValues(w.t, 5, r.told.of("truncated")[0].Offset)
-	require.ErrorContains(w.t, r.s.Ready(), "records up to offset 8 were read, and the log ends at 5")
+	require.ErrorContains(w.t, r.s.Ready(), "records before offset 8 were read, and the log ends at 5")
 	require.NoError(w.t, r.s.Live())
 	r.close()
 	require.EqualValues(w.t, 5, w.committed(0))
@@ -269,7 +269,7 @@ func beginsInARegrownLog(w *world) {
 	w.consumeAll(4)
 	w.produceMany(0, 16)
 	w.regrown(6)
-	r := w.read(remembering(&memory{knows: map[int32]kafka.Start{0: knowing(5, 9, 0)}}))
+	r := w.read(remembering(&memory{knows: map[int32]kafka.Start{0: knowing(9, 9, 0)}}))
 	wait(3 * time.Minute)
 	require.Empty(w.t, r.of(0), "6 to 8 are other records than those that were done")
 	require.Len(w.t, r.told.of("truncated"), 1)
@@ -298,7 +298,7 @@ func (w *world) cutNow(at int64) {
 
 func cutAtRunTime(w *world) {
 	w.produceMany(0, 10)
-	r := w.read(remembering(&memory{knows: map[int32]kafka.Start{0: knowing(0, 0, -1)}}))
+	r := w.read(remembering(&memory{knows: map[int32]kafka.Start{0: knowing(-1, 0, -1)}}))
 	wait(10 * time.Second)
 	require.ElementsMatch(w.t, upTo(10), r.of(0))
 	w.cutNow(6)

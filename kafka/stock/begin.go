@@ -56,7 +56,7 @@ func (m *member) cut(ctx context.Context, kept []kafka.Start) (*problem, place) 
 	defer cancel()
 	known := make([]cut.Known, len(kept))
 	for i, k := range kept {
-		known[i] = cut.Known{Topic: m.topic, Partition: k.Partition, End: max(k.End, k.Offset), Epoch: k.Epoch}
+		known[i] = cut.Known{Topic: m.topic, Partition: k.Partition, Offset: k.Offset, Epoch: k.Epoch, End: k.End}
 	}
 	found, err := cut.Find(ctx, m.s.admin, known)
 	switch {

@@ -118,7 +118,7 @@ func TestBegin(t *testing.T) {
 		remembered := pointing(kafka.Start{Offset: 3, End: 8, Epoch: -1})
 		s, got := w.settleAll(remembering(0, remembered))
 		w.eventually("it is reported", func() bool { return slices.Contains(w.kinds(), record.ReportTruncated) })
-		require.ErrorContains(t, s.Ready(), "records up to offset 8 were read, and the log ends at 5")
+		require.ErrorContains(t, s.Ready(), "records before offset 8 were read, and the log ends at 5")
 		require.Empty(t, w.committed())
 		require.Zero(t, got.total())
 		remembered.Store(&kafka.Start{Offset: 3, End: 3, Epoch: -1}) // an operator has decided
