@@ -192,7 +192,7 @@ func (d *demo) work(ctx context.Context, assigned <-chan struct{}) error {
 }
 
 func (d *demo) produce(ctx context.Context, sent func(int)) error {
-	p, err := newProducer(d.world.client, d.settings.topic, d.settings.seed)
+	p, err := newProducer(d.world.client, d.settings)
 	if err != nil {
 		return err
 	}
@@ -244,7 +244,7 @@ func (d *demo) conclude(ctx context.Context, took time.Duration, out io.Writer) 
 	}
 	r := f.count()
 	r.Seed, r.Topic, r.Group = d.settings.seed, d.settings.topic, d.settings.group
-	r.Transport = d.settings.transport
+	r.Transport, r.Store = d.settings.transport, d.settings.store
 	if d.settings.stay {
 		r.Stay = d.whereabouts()
 	}

@@ -41,6 +41,22 @@ func TestDemo_UnderTheStockSubscriber(t *testing.T) {
 	require.GreaterOrEqual(t, r.Rebalances, 2, "a member came and went")
 }
 
+// TestDemo_WithTheOffsetStore is the same without rows of what is effected, with both transports.
+func TestDemo_WithTheOffsetStore(t *testing.T) {
+	t.Parallel()
+	for _, transport := range []string{ours, watermillKafka} {
+		t.Run(transport, func(t *testing.T) {
+			t.Parallel()
+			r := demonstrate(t, "-store", "offset", "-transport", transport, "-records", "3000", "-pace", "6s", "-outage", "1s", "-payments-outage", "1s")
+			require.Equal(t, 3000, r.Records)
+			require.Equal(t, "offset", r.Store)
+			require.Zero(t, r.Duplicate)
+			require.Positive(t, r.Skipped)
+			require.GreaterOrEqual(t, r.Rebalances, 2, "a member came and went")
+		})
+	}
+}
+
 // TestDemo_OnSomebodysKafkaAndPostgres is what the compose stack is for. That database is not stopped, but cut off.
 func TestDemo_OnSomebodysKafkaAndPostgres(t *testing.T) {
 	t.Parallel()
@@ -98,7 +114,7 @@ func TestReportHasTheKeysThatScriptsReadItBy(t *testing.T) {
 	}
 	for _, key := range []string{
 		"records", "effected", "duplicate", "skipped", "dead", "parked", "balanced", "dead_by_reason",
-		"charges", "double_charges", "breaker_opened", "rebalances", "seconds", "rate",
+		"store", "charges", "double_charges", "breaker_opened", "rebalances", "seconds", "rate",
 	} {
 		require.Contains(t, keys(report{}), key)
 	}

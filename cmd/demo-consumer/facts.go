@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/headrace/headrace/cmd/demo-consumer/internal/payments"
@@ -25,9 +27,13 @@ func (d *demo) facts(ctx context.Context) (*facts, error) {
 		rows: map[uuid.UUID]row{}, letters: map[place][]dlq.Reason{},
 		postings: map[string]posting{}, balances: map[int]int64{}, charges: map[string][]payments.Charge{},
 	}
-	for _, read := range []func(context.Context, *facts) error{
+	reads := []func(context.Context, *facts) error{
 		d.readInputs, d.readLetters, d.readInbox, d.readPostings, d.readBalances, d.readCharges,
-	} {
+	}
+	if d.settings.byOffset() {
+		reads = append(reads, d.readDone)
+	}
+	for _, read := range reads {
 		if err := read(ctx, f); err != nil {
 			return nil, err
 		}
@@ -110,6 +116,31 @@ func (d *demo) readInbox(ctx context.Context, f *facts) error {
 		}
 		r.outcome = states[state]
 		f.rows[id] = r
+		return nil
+	})
+}
+
+// readDone reads how far everything is done: to the offset store's low, or to what the group has committed, which moves
+// over nothing else.
+func (d *demo) readDone(ctx context.Context, f *facts) error {
+	id, err := d.topicID(ctx)
+	if err != nil {
+		return err
+	}
+	committed, err := d.admin.FetchOffsets(ctx, d.settings.group)
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+		return err
+	}
+	f.done = map[int32]int64{}
+	for partition, o := range committed[d.settings.topic] {
+		f.done[partition] = o.At
+	}
+	const query = `select part, low from headrace.offsets where topic_id = $3::text::uuid and consumer_id =
+		(select id from headrace.consumers where consumer_group = $1 and route = $2)`
+	var partition int32
+	var low int64
+	return d.each(ctx, query, []any{d.settings.group, route, id.String()}, []any{&partition, &low}, func() error {
+		f.done[partition] = max(f.done[partition], low)
 		return nil
 	})
 }

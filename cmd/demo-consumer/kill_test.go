@@ -22,10 +22,20 @@ const argsEnv = "HEADRACE_DEMO_ARGS"
 // TestParts_ABalancedLedgerOfAConsumerThatWasKilled: the ends are found by processes that did not see the beginning.
 func TestParts_ABalancedLedgerOfAConsumerThatWasKilled(t *testing.T) {
 	t.Parallel()
+	for _, store := range []string{inboxStore, offsetStore} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			killed(t, store)
+		})
+	}
+}
+
+func killed(t *testing.T, store string) {
+	t.Helper()
 	broker := kafkatest.Fake(t, kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "100"}))
 	dsn := pgtest.DSN(t)
 	where := []string{
-		"-json", "-records", "4000", "-pace", "0", "-session", "2s", "-seed", "5",
+		"-json", "-store", store, "-records", "4000", "-pace", "0", "-session", "2s", "-seed", "5",
 		"-brokers", strings.Join(broker.ListenAddrs(), ","), "-dsn", dsn,
 	}
 	part := func(name string) *exec.Cmd {

@@ -52,6 +52,7 @@ type facts struct {
 	postings map[string]posting
 	balances map[int]int64
 	charges  map[string][]payments.Charge // by order
+	done     map[int32]int64              // before what offset everything of a partition is done; nil for an inbox, which has rows
 }
 
 // count makes the report of the facts.
@@ -116,20 +117,44 @@ func (l *ledger) enter(in input) {
 // end reads what became of a record: its own row, by its identity or its coordinates, or the row of another with the
 // same identity and the same bytes.
 func (l *ledger) end(in input) end {
+	if l.done != nil {
+		return l.endAt(in)
+	}
 	known, ok := l.rows[in.identity.Key]
 	if ok && known.coordinates == in.identity.Coordinates {
 		return end{outcome: known.outcome, replayed: known.replayed, kind: in.order.Kind}
 	}
-	if own, has := l.rows[in.byPlace]; has {
-		if again, ran := l.rows[in.anew]; ran {
-			return end{outcome: again.outcome, replayed: again.outcome != record.Dead, anew: true, kind: in.order.Kind}
-		}
-		return end{outcome: own.outcome, replayed: own.replayed, kind: in.order.Kind}
+	if e, has := l.buried(in); has {
+		return e
 	}
 	if ok && known.hash == in.identity.ValueHash {
 		return end{outcome: record.Duplicate, kind: in.order.Kind}
 	}
 	return end{kind: in.order.Kind}
+}
+
+// buried reads what became of a record that died, or was done with, under its place.
+func (l *ledger) buried(in input) (end, bool) {
+	own, has := l.rows[in.byPlace]
+	if again, ran := l.rows[in.anew]; has && ran {
+		return end{outcome: again.outcome, replayed: again.outcome != record.Dead, anew: true, kind: in.order.Kind}, true
+	}
+	return end{outcome: own.outcome, replayed: own.replayed, kind: in.order.Kind}, has
+}
+
+// endAt is end with the offset store: only what died has a row. Of what is done, the posting shows that it had its effect,
+// and what has none was skipped.
+func (l *ledger) endAt(in input) end {
+	if e, has := l.buried(in); has {
+		return e
+	}
+	switch _, posted := l.postings[in.order.ID]; {
+	case in.place.offset >= l.done[in.place.partition]:
+		return end{kind: in.order.Kind}
+	case posted:
+		return end{outcome: record.Effected, kind: in.order.Kind}
+	}
+	return end{outcome: record.Skipped, kind: in.order.Kind}
 }
 
 // countCopies counts of each order how often it is to have its effect: once, and once more for each contradicting record

@@ -118,6 +118,29 @@ func sample() *book {
 	return b
 }
 
+// sampleByOffset has a record of every fate that it meets with the offset store: only what died has a row, under its place.
+func sampleByOffset() *book {
+	b := newBook()
+	bury := func(id string, k kind, reason dlq.Reason) input {
+		in := b.input(id, k, 1)
+		b.f.rows[in.byPlace] = row{outcome: record.Dead, coordinates: in.identity.Coordinates}
+		b.f.letters[in.place] = []dlq.Reason{reason}
+		return in
+	}
+	b.input("a", sound, 1)
+	b.post("a")
+	bury("c", cursed, dlq.Panic)
+	b.input("e", cancelled, 1)
+	bury("g", unpaid, dlq.Permanent)
+	risen := bury("h", unpaid, dlq.Permanent)
+	b.f.rows[risen.byPlace] = row{outcome: record.Effected, replayed: true}
+	b.post("h")
+	b.input("f", sound, 1)
+	b.post("f")
+	b.f.done = map[int32]int64{0: b.offset + 1}
+	return b
+}
+
 // spoil changes a posting.
 func (b *book) spoil(id string, change func(*posting)) {
 	p := b.f.postings[id]
@@ -176,6 +199,50 @@ func TestLedger(t *testing.T) {
 		require.Contains(t, r.verdict(), "order a was charged 4 times")
 		require.Contains(t, r.verdict(), "order e was charged 2 times")
 	})
+
+	t.Run("CountsWithoutRowsWhatTheOffsetStoreHasDone", func(t *testing.T) {
+		t.Parallel()
+		r := sampleByOffset().f.count()
+		require.Empty(t, r.Problems)
+		require.True(t, r.Balanced)
+		require.Equal(t, []int{3, 0, 1, 2, 0}, []int{r.Effected, r.Duplicate, r.Skipped, r.Dead, r.Parked})
+		require.Equal(t, map[string]int{"panic": 1, "permanent": 1}, r.DeadByReason)
+		require.Equal(t, 1, r.Replayed)
+	})
+
+	for name, tc := range map[string]struct {
+		spoil func(*book)
+		want  string
+	}{
+		"SeesARecordThatIsNotDone": {
+			func(b *book) { b.f.done[0] = 6 }, "record 0/6 (order f) has no outcome",
+		},
+		"SeesADoneRecordWithoutItsEffect": {
+			func(b *book) { delete(b.f.postings, "a") }, "record 0/1 (order a, sound) is skipped and should be effected",
+		},
+		"SeesAProducersDuplicate": {
+			func(b *book) {
+				b.input("a", sound, 1)
+				b.spoil("a", func(p *posting) { p.times = 2 })
+				b.f.done[0]++
+			}, "record 0/7 (order a, sound) is effected and should be duplicate",
+		},
+		"SeesADeadRecordWithoutARow": {
+			func(b *book) { delete(b.f.rows, b.f.inputs[1].byPlace) }, "record 0/2 (order c, cursed) is skipped and should be dead",
+		},
+		"SeesAnEffectThatHappenedTwice": {
+			func(b *book) { b.spoil("a", func(p *posting) { p.times = 2 }) }, "order a was posted 2 times",
+		},
+	} {
+		t.Run("ByOffset/"+name, func(t *testing.T) {
+			t.Parallel()
+			b := sampleByOffset()
+			tc.spoil(b)
+			r := b.f.count()
+			require.False(t, r.Balanced)
+			require.Contains(t, r.verdict(), tc.want)
+		})
+	}
 
 	for name, tc := range map[string]struct {
 		spoil func(*book)

@@ -58,10 +58,18 @@ func (d *demo) route() consumer.AnyRoute {
 		Call:        d.billing.call,
 		Apply:       d.billing.apply,
 		Options: consumer.Options{
+			Store:    d.store(),
 			Attempts: attempts, BackoffBase: 100 * time.Millisecond, BackoffCap: time.Second,
-			Identity: []dedup.Resolver{dedup.Header(idHeader)},
+			Identity: []dedup.Resolver{dedup.Header(idHeader)}, // with the offset store, of the calls alone
 		},
 	}
+}
+
+func (d *demo) store() dedup.Store {
+	if d.settings.byOffset() {
+		return dedup.ByOffset
+	}
+	return dedup.ByID
 }
 
 // join starts a member. The channel closes when it has its first partition.

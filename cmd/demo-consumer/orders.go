@@ -42,6 +42,7 @@ type mill struct {
 	seed uint64
 	rng  *rand.Rand
 	sent []wire // the last ones, for producer duplicates
+	once bool   // it sends nothing twice
 }
 
 func newMill(seed uint64) *mill { return &mill{seed: seed, rng: rand.New(rand.NewPCG(seed, seed))} }
@@ -50,9 +51,10 @@ func newMill(seed uint64) *mill { return &mill{seed: seed, rng: rand.New(rand.Ne
 const recent = 500
 
 // next makes a record: mostly a new order, sometimes an earlier one once more, sometimes its identity with other
-// bytes, sometimes bytes that are no order at all.
+// bytes, sometimes bytes that are no order at all. For a store that knows no identities, nothing comes twice.
 func (m *mill) next() wire {
 	switch n := m.rng.IntN(1000); {
+	case m.once:
 	case n < 20 && len(m.sent) > 0:
 		return m.earlier()
 	case n < 21 && len(m.sent) > 0:
@@ -106,12 +108,14 @@ type producer struct {
 	mill   *mill
 }
 
-func newProducer(client kafka.ClientConfig, topic string, seed uint64) (*producer, error) {
-	c, err := kgo.NewClient(append(client.Options(), kgo.DefaultProduceTopic(topic))...)
+func newProducer(client kafka.ClientConfig, s settings) (*producer, error) {
+	c, err := kgo.NewClient(append(client.Options(), kgo.DefaultProduceTopic(s.topic))...)
 	if err != nil {
 		return nil, err
 	}
-	return &producer{client: c, topic: topic, mill: newMill(seed)}, nil
+	p := &producer{client: c, topic: s.topic, mill: newMill(s.seed)}
+	p.mill.once = s.byOffset()
+	return p, nil
 }
 
 // bursts is in how many bursts the second half comes.

@@ -61,6 +61,17 @@ func TestMill(t *testing.T) {
 		require.Greater(t, kinds[sound], 18_000)
 	})
 
+	t.Run("SendsNothingTwiceToAStoreThatKnowsNoIdentities", func(t *testing.T) {
+		t.Parallel()
+		m, seen := newMill(1), map[string]bool{}
+		m.once = true
+		for range 20_000 {
+			w := m.next()
+			require.False(t, seen[w.id], w.id)
+			seen[w.id] = true
+		}
+	})
+
 	t.Run("NeverContradictsWhatIsGarbled", func(t *testing.T) {
 		t.Parallel()
 		// Such a record would be undecodable and a conflict, and both reasons right.
@@ -169,7 +180,7 @@ func TestParse(t *testing.T) {
 		require.ErrorIs(t, err, flag.ErrHelp)
 		for _, told := range []string{
 			"--brokers localhost:9092", "postgres://headrace:headrace@localhost:5432/headrace?sslmode=disable",
-			"-transport", "-stay", "-payments-outage", "double_charges",
+			"-transport", "-store", "-stay", "-payments-outage", "double_charges",
 		} {
 			require.Contains(t, usage.String(), told)
 		}
@@ -198,6 +209,7 @@ func TestParse(t *testing.T) {
 		"AnUnknownFlag":     {"-fast"},
 		"ANegativeDuration": {"-outage", "-1s"},
 		"AnotherTransport":  {"-transport", "sarama"},
+		"AnotherStore":      {"-store", "redis"},
 		"AnAuditThatStays":  {"-audit-only", "-stay", "-brokers", "a:1", "-dsn", "postgres://x"},
 	} {
 		t.Run("Refuses"+name, func(t *testing.T) {

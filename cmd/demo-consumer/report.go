@@ -42,6 +42,7 @@ type report struct {
 	Rate          float64 `json:"rate"`
 	Seed          uint64  `json:"seed"`
 	Transport     string  `json:"transport"`
+	Store         string  `json:"store"`
 	Topic         string  `json:"topic"`
 	Group         string  `json:"group"`
 	*Stay
@@ -84,14 +85,14 @@ func (r *report) text(out io.Writer) error {
 	_, err := fmt.Fprintf(out, `
 ledger of %s for %s, counted from Postgres, the topics and the payment service
   %8d effected  %s
-+ %8d duplicate
++ %8d duplicate %s
 + %8d skipped
 + %8d dead      %s
 + %8d parked
 = %8d of %d records
 %d charges, %d orders charged twice%s
 %s%s
-`, r.Topic, r.Group, r.Effected, r.risen(), r.Duplicate, r.Skipped, r.Dead, r.reasons(), r.Parked, r.sum(), r.Records,
+`, r.Topic, r.Group, r.Effected, r.risen(), r.Duplicate, r.unknown(), r.Skipped, r.Dead, r.reasons(), r.Parked, r.sum(), r.Records,
 		r.Charges, r.DoubleCharges, r.askedFor(), r.run(), r.verdict())
 	return err
 }
@@ -111,6 +112,14 @@ func (r *report) askedFor() string {
 		return ""
 	}
 	return fmt.Sprintf("; %d charged once more because --new-id asked for it", r.ChargedAnew)
+}
+
+// unknown says why there are no duplicates where nobody would know them.
+func (r *report) unknown() string {
+	if r.Store != offsetStore {
+		return ""
+	}
+	return " the offset store knows none: each would have its effect, so none were produced"
 }
 
 func (r *report) risen() string {

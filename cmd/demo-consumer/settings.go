@@ -19,6 +19,7 @@ type settings struct {
 	topic      string
 	group      string
 	transport  string
+	store      string
 	listen     string
 	pace       time.Duration
 	outage     time.Duration
@@ -31,6 +32,12 @@ type settings struct {
 	consume    bool
 	audit      bool
 }
+
+// The stores.
+const (
+	inboxStore  = "inbox"
+	offsetStore = "offset"
+)
 
 // The transports.
 const (
@@ -51,6 +58,7 @@ func parse(args []string, usage io.Writer) (settings, error) {
 	fs.StringVar(&s.topic, "topic", "", `the topic (default "orders"; on a real Kafka "orders-<time>")`)
 	fs.StringVar(&s.group, "group", "", `the consumer group (default "billing"; on a real Kafka "billing-<time>")`)
 	fs.StringVar(&s.transport, "transport", ours, `what reads from Kafka: "headrace", or "watermill-kafka", the stock Subscriber under the same stack`)
+	fs.StringVar(&s.store, "store", inboxStore, `where orders are remembered: "inbox", a row each, or "offset", a row a partition, which knows no producer's duplicate: so none are produced; give all parts of a run the same`)
 	fs.StringVar(&s.listen, "listen", "127.0.0.1:0", "where /livez, /readyz and /metrics are served")
 	fs.DurationVar(&s.pace, "pace", 16*time.Second, "over what time the second half of the orders comes")
 	fs.DurationVar(&s.outage, "outage", 3*time.Second, "for how long the database is away, 0 for no outage")
@@ -95,6 +103,9 @@ func (s settings) named(now time.Time) settings {
 // part says that this process does only a part: broker and database are others' too.
 func (s settings) part() bool { return s.produce || s.consume || s.audit }
 
+// byOffset says that the offset store remembers.
+func (s settings) byOffset() bool { return s.store == offsetStore }
+
 func (s settings) validate(rest int) error {
 	switch {
 	case rest > 0:
@@ -107,6 +118,8 @@ func (s settings) validate(rest int) error {
 		return errors.New("-stay keeps a consumer up; -produce-only and -audit-only have none")
 	case s.transport != ours && s.transport != watermillKafka:
 		return fmt.Errorf("-transport %q must be %q or %q", s.transport, ours, watermillKafka)
+	case s.store != inboxStore && s.store != offsetStore:
+		return fmt.Errorf("-store %q must be %q or %q", s.store, inboxStore, offsetStore)
 	case s.pace < 0 || s.outage < 0 || s.payments < 0 || s.session <= 0:
 		return fmt.Errorf("-pace %s, -outage %s and -payments-outage %s must not be negative, and -session %s must be positive",
 			s.pace, s.outage, s.payments, s.session)
