@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/internal/kafkatest"
 	"github.com/headrace/headrace/record"
 )
@@ -13,10 +14,10 @@ func TestBroker(t *testing.T) {
 	t.Parallel()
 
 	// The only broker is killed with records in flight and comes back on its data, twice.
-	t.Run("KilledAndRestarted", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "KilledAndRestarted", func(t *testing.T, store dedup.Store) {
 		cluster := kafkatest.Start(t, 1)
 		w := newWorld(t, cluster.Brokers(), 4)
+		w.store = store
 		s := w.setup()
 		s.Session = shortSession
 		want := w.mixture(3000)

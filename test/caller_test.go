@@ -78,7 +78,7 @@ func (s setup) charging(
 			}
 			return act(ctx, tx, name, e)
 		},
-		Options: s.Options,
+		Options: s.options(),
 	}
 }
 

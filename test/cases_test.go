@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/headrace/headrace/consumer"
+	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/internal/kafkatest"
 	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/record"
@@ -40,7 +41,8 @@ func TestCases(t *testing.T) {
 		"OldRecordsCopyIsOfToday":                          oldRecord,
 		"DeadLetterTopicThatGrowsOrIsSmallerIsWritten":     fewerPartitions,
 		"ErrorTextIsTrimmedAndRedacted":                    errorText,
-		"RecreatedTopicIsNoDuplicateOfTheOldOne":           recreated,
+		"RecreatedTopicIsNoDuplicateOfTheOldOne":           func(t *testing.T) { recreated(t, dedup.ByID) },
+		"RecreatedTopicIsNotDoneInTheOffsetStore":          func(t *testing.T) { recreated(t, dedup.ByOffset) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -337,8 +339,10 @@ func errorText(t *testing.T) {
 }
 
 // A topic is deleted and made again under its name: what is at offset 0 now is another record.
-func recreated(t *testing.T) {
+func recreated(t *testing.T, store dedup.Store) {
+	t.Helper()
 	w := newWorld(t, kafkatest.Real(t).Brokers(), 1)
+	w.store = store
 	rs := w.orders(10, 5, order{})
 	for _, r := range rs {
 		r.Headers = nil // known by their coordinates

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/internal/kafkatest"
 )
 
@@ -42,10 +43,10 @@ func TestCommit(t *testing.T) {
 	t.Parallel()
 
 	// Commits fail and are sent again, members change, claims end: no offset is ever asked to go back.
-	t.Run("NeverGoesBackwards", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "NeverGoesBackwards", func(t *testing.T, store dedup.Store) {
 		fake := kafkatest.Fake(t)
 		w := newWorld(t, fake.ListenAddrs(), 4)
+		w.store = store
 		seen := &commits{last: map[int32]int64{}}
 		fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, When: seen.see, Count: -1})
 		want := w.mixture(2000)

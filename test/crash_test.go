@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/internal/kafkatest"
 )
 
@@ -16,9 +17,9 @@ const shortSession = 6 * time.Second
 func TestCrash(t *testing.T) {
 	t.Parallel()
 
-	t.Run("KilledFiveTimesInMidFlight", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "KilledFiveTimesInMidFlight", func(t *testing.T, store dedup.Store) {
 		w := newWorld(t, kafkatest.Real(t).Brokers(), 4)
+		w.store = store
 		w.produce(w.orders(6000, 300, order{})...)
 		w.produce(w.orders(20, 20, order{Do: "fail"})...)
 		w.produce(w.orders(20, 20, order{Do: "flaky", N: 1})...)
@@ -38,9 +39,9 @@ func TestCrash(t *testing.T) {
 	})
 
 	// Two members, one of which is killed; the other goes on with what it left.
-	t.Run("TheOtherMemberGoesOn", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "TheOtherMemberGoesOn", func(t *testing.T, store dedup.Store) {
 		w := newWorld(t, kafkatest.Real(t).Brokers(), 4)
+		w.store = store
 		s := w.setup()
 		s.Session = shortSession
 		victim, heir := w.spawn(s), w.spawn(s)
@@ -58,9 +59,9 @@ func TestZombie(t *testing.T) {
 
 	// The process is stopped with transactions open -> its session times out, another member takes its partitions, and
 	// Postgres frees the rows -> the process runs again and knows nothing of it.
-	t.Run("WakesUpAndHasNoSecondEffect", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "WakesUpAndHasNoSecondEffect", func(t *testing.T, store dedup.Store) {
 		w := newWorld(t, kafkatest.Real(t).Brokers(), 2)
+		w.store = store
 		s := w.setup()
 		s.Session = shortSession
 		zombie := w.spawn(s)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headrace/headrace/consumer"
+	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/internal/embedded"
 	"github.com/headrace/headrace/internal/kafkatest"
 	"github.com/headrace/headrace/internal/pgtest"
@@ -34,11 +35,11 @@ func TestDatabase(t *testing.T) {
 	t.Parallel()
 
 	// The server of this test alone is killed with SIGKILL in mid-flight, twice, and comes back on its data.
-	t.Run("KilledAndStartedAgain", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "KilledAndStartedAgain", func(t *testing.T, store dedup.Store) {
 		server := pgtest.Server(t, embedded.Config{})
 		prepared(t, server.DSN())
 		w := newWorldOn(t, kafkatest.Real(t).Brokers(), server.DSN(), 4)
+		w.store = store
 		w.produce(w.orders(4000, 200, order{})...)
 		m := w.start(w.setup())
 		for range 2 {
@@ -56,9 +57,9 @@ func TestDatabase(t *testing.T) {
 		w.noLetters()
 	})
 
-	t.Run("RefusesAndCutsConnections", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "RefusesAndCutsConnections", func(t *testing.T, store dedup.Store) {
 		w, proxy := proxied(t, 4)
+		w.store = store
 		w.produce(w.orders(4000, 200, order{})...)
 		m := w.start(w.setup())
 		for range 5 {
@@ -78,9 +79,9 @@ func TestDatabase(t *testing.T) {
 	})
 
 	// The transaction is durable and the member cannot know: every third COMMIT is answered by a reset connection.
-	t.Run("ForgetsToAnswerCOMMIT", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "ForgetsToAnswerCOMMIT", func(t *testing.T, store dedup.Store) {
 		w, proxy := proxied(t, 4)
+		w.store = store
 		var n atomic.Int64
 		third := func(r pgtest.Request) bool { return pgtest.Commit(r) && n.Add(1)%3 == 0 }
 		stop := proxy.Always(third, pgtest.CutReply)
@@ -97,9 +98,9 @@ func TestDatabase(t *testing.T) {
 	})
 
 	// As a COMMIT that never arrived: the connection is cut before it.
-	t.Run("IsCutOffBeforeCOMMIT", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "IsCutOffBeforeCOMMIT", func(t *testing.T, store dedup.Store) {
 		w, proxy := proxied(t, 2)
+		w.store = store
 		var n atomic.Int64
 		third := func(r pgtest.Request) bool { return pgtest.Commit(r) && n.Add(1)%3 == 0 }
 		stop := proxy.Always(third, pgtest.CutBefore)

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headrace/headrace/consumer"
+	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/kafka/stock"
 	"github.com/headrace/headrace/record"
@@ -36,7 +37,9 @@ type setup struct {
 	Group      string
 	DSN        string
 	Routes     []string
+	Store      dedup.Store
 	Session    time.Duration
+	Commit     time.Duration // the interval of commits, 200 ms if it is zero
 	Eager      bool
 	Stock      bool // under watermill-kafka's Subscriber
 	DrainGrace time.Duration
@@ -47,7 +50,7 @@ type setup struct {
 
 // setup is of a member with the defaults, but quick to notice and to commit.
 func (w *world) setup() setup {
-	s := setup{Brokers: w.brokers, Topic: w.topic, Group: w.group, DSN: w.dsn, Routes: w.routes}
+	s := setup{Brokers: w.brokers, Topic: w.topic, Group: w.group, DSN: w.dsn, Routes: w.routes, Store: w.store}
 	if w.payments != nil {
 		s.Caller.URL = w.payments.URL
 	}
@@ -59,6 +62,9 @@ func (s setup) config(pool *pgxpool.Pool, log *slog.Logger) consumer.Config {
 		Brokers: s.Brokers, Group: s.Group, DB: pool, CreateDeadLetterTopics: true,
 		SessionTimeout: s.Session, HeartbeatInterval: 300 * time.Millisecond, CommitInterval: 200 * time.Millisecond,
 		DrainGrace: s.DrainGrace, Logger: log,
+	}
+	if s.Commit > 0 {
+		cfg.CommitInterval = s.Commit
 	}
 	if s.Eager {
 		cfg.Balancer = kafka.Eager
@@ -91,9 +97,15 @@ func (s setup) scripted() []consumer.AnyRoute {
 	return routes
 }
 
+func (s setup) options() consumer.Options {
+	o := s.Options
+	o.Store = s.Store
+	return o
+}
+
 // route is one that does something of its own.
 func (s setup) route(name string, apply func(context.Context, pgx.Tx, consumer.Event[order]) error) consumer.Route[order] {
-	return consumer.Route[order]{Name: name, Topic: s.Topic, Apply: apply, Options: s.Options}
+	return consumer.Route[order]{Name: name, Topic: s.Topic, Apply: apply, Options: s.options()}
 }
 
 // member is a consumer in this process.

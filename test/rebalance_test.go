@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/internal/kafkatest"
 )
 
@@ -40,9 +41,9 @@ func TestRebalance(t *testing.T) {
 
 	for name, eager := range map[string]bool{"Cooperative": false, "Eager": true} {
 		// Members of this process and one of another come and go while records run, fail, wait and die.
-		t.Run(name+"MembersComeAndGoUnderLoad", func(t *testing.T) {
-			t.Parallel()
+		eachStore(t, name+"MembersComeAndGoUnderLoad", func(t *testing.T, store dedup.Store) {
 			w := newWorld(t, kafkatest.Real(t).Brokers(), 6)
+			w.store = store
 			s := w.setup()
 			s.Eager, s.Session = eager, shortSession
 			want := w.mixture(4000)

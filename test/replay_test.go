@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/internal/kafkatest"
 	"github.com/headrace/headrace/internal/pgtest"
 	"github.com/headrace/headrace/migrations"
@@ -120,9 +121,9 @@ func TestReplay(t *testing.T) {
 	})
 
 	// Killed three times, then two at once, then once more, while the consumer is at it.
-	t.Run("KilledTwoAtOnceAndAgainHasEachEffectOnce", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "KilledTwoAtOnceAndAgainHasEachEffectOnce", func(t *testing.T, store dedup.Store) {
 		w := newWorld(t, kafkatest.Real(t).Brokers(), 4)
+		w.store = store
 		broken := w.broken(1500)
 		w.produce(broken...)
 		m := w.start(w.setup())
@@ -146,10 +147,10 @@ func TestReplay(t *testing.T) {
 	})
 
 	// The fix was none: each replay ends in one more letter, of the same size, and the latest is what is replayed next.
-	t.Run("ThatFailsAgainIsDeadAgainOnceAndNoLarger", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "ThatFailsAgainIsDeadAgainOnceAndNoLarger", func(t *testing.T, store dedup.Store) {
 		const rounds = 5
 		w := newWorld(t, kafkatest.Real(t).Brokers(), 2)
+		w.store = store
 		broken := w.broken(10)
 		w.produce(broken...)
 		m := w.start(w.setup())
@@ -176,9 +177,9 @@ func TestReplay(t *testing.T) {
 	})
 
 	// The consumer is killed as soon as replays have their effect, and so is its heir; both are replayed to.
-	t.Run("WhileTheConsumerIsKilledAndStarted", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "WhileTheConsumerIsKilledAndStarted", func(t *testing.T, store dedup.Store) {
 		w := newWorld(t, impatient(t), 4)
+		w.store = store
 		s := w.setup()
 		s.Session = time.Second
 		broken := w.broken(800)
@@ -200,9 +201,9 @@ func TestReplay(t *testing.T) {
 	})
 
 	// It had charged, and what came after it failed.
-	t.Run("DoesNotChargeAgainWhatWasChargedBeforeItDied", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "DoesNotChargeAgainWhatWasChargedBeforeItDied", func(t *testing.T, store dedup.Store) {
 		w := newWorld(t, kafkatest.Fake(t).ListenAddrs(), 2)
+		w.store = store
 		p := w.pays()
 		s := w.callSetup()
 		w.produce(w.orders(20, 20, order{Do: "broken"})...)

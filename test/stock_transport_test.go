@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/headrace/headrace/consumer"
+	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/dlq"
 	"github.com/headrace/headrace/internal/kafkatest"
 	"github.com/headrace/headrace/kafka"
@@ -54,9 +55,9 @@ func TestUnderWatermillKafka(t *testing.T) {
 		}
 	})
 
-	t.Run("KilledThreeTimesInMidFlight", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "KilledThreeTimesInMidFlight", func(t *testing.T, store dedup.Store) {
 		w := newWorld(t, kafkatest.Real(t).Brokers(), 4)
+		w.store = store
 		w.produce(w.orders(3000, 300, order{})...)
 		w.produce(w.orders(10, 10, order{Do: "fail"})...)
 		s := w.stockSetup()
@@ -91,9 +92,9 @@ func TestUnderWatermillKafka(t *testing.T) {
 		require.Equal(t, tally{Records: 1200, Effected: 1200}, w.one())
 	})
 
-	t.Run("MembersComeAndGoUnderLoad", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "MembersComeAndGoUnderLoad", func(t *testing.T, store dedup.Store) {
 		w := newWorld(t, kafkatest.Real(t).Brokers(), 4)
+		w.store = store
 		w.produce(w.orders(3000, 300, order{Do: "slow", N: 1})...)
 		s := w.stockSetup()
 		stays := w.start(s)
@@ -249,9 +250,9 @@ func TestUnderWatermillKafka(t *testing.T) {
 	})
 
 	// The replay topic is another member of the group.
-	t.Run("ADeadLetterIsReplayed", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "ADeadLetterIsReplayed", func(t *testing.T, store dedup.Store) {
 		w := newWorld(t, kafkatest.Real(t).Brokers(), 2)
+		w.store = store
 		s := w.stockSetup()
 		var fixed atomic.Bool
 		w.produce(w.orders(20, 20, order{})...)

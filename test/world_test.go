@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/headrace/headrace/consumer"
+	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/internal/kafkatest"
 	"github.com/headrace/headrace/internal/pgtest"
@@ -44,6 +45,7 @@ type world struct {
 	deadLetters string
 	group       string
 	routes      []string
+	store       dedup.Store   // of all routes
 	pool        *pgxpool.Pool // the auditor's own way to the database
 	dsn         string        // the members' way to it
 	admin       *kadm.Client

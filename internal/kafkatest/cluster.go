@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -157,6 +158,16 @@ func (c *Cluster) Resume(t testing.TB, node int) {
 func (c *Cluster) Restart(t testing.TB, node int) {
 	t.Helper()
 	c.do(t, "restart", node)
+}
+
+// Lose deletes what a killed node has of a partition, as a disk that was lost: restarted, it begins an empty log.
+func (c *Cluster) Lose(t testing.TB, node int, topic string, partition int32) {
+	t.Helper()
+	require.True(t, c.own, "it would break other tests: take a cluster from Start")
+	log := filepath.Join(c.dir, strconv.Itoa(node), "data", fmt.Sprintf("%s-%d", topic, partition))
+	_, err := os.Stat(log)
+	require.NoError(t, err)
+	require.NoError(t, os.RemoveAll(log))
 }
 
 func (c *Cluster) do(t testing.TB, verb string, node int) {
