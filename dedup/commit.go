@@ -31,6 +31,9 @@ func (g *group) commit() {
 // concluded gives the outcomes by COMMIT's answer.
 func (g *group) concluded(tag string, err error) {
 	how := judgeCommit(tag, err)
+	if m := g.marking; m != nil && !m.written && how == rolledBack {
+		how = refusedMark
+	}
 	g.endMark(how)
 	switch how {
 	case committed:
@@ -53,6 +56,9 @@ func (g *group) concluded(tag string, err error) {
 		g.blame(nil)
 	case fenced:
 		g.tell("rolled_back") // back in line, free of charge: whoever still has a claim acquires the partition again
+	case refusedMark:
+		g.tell("rolled_back")
+		g.failAll(fault.Unavailable(err, fault.Database))
 	case released:
 		g.tell("unknown")
 		g.backstop()

@@ -56,14 +56,14 @@ func testCommit(t *testing.T) {
 		// A cut of the group by time would make another number of trips on each run.
 		b := newBench(t, setup{dsn: proxy.DSN(), look: dsn, cfg: Config{MaxBatchTime: time.Hour}, route: RouteConfig{Writers: 1}})
 		b.run(recs(newOwner(), size), unless(10, failures["ErrorAfterSQL"])) // its connection has prepared all there is
-		b.exec("truncate eff, headrace.inbox")
+		b.exec("truncate eff, headrace.inbox, headrace.offsets")
 		before := proxy.Requests()
 		b.run(recs(newOwner(), size), unless(10, failures["ErrorAfterSQL"]))
 		trips := proxy.Requests() - before
 		require.Greater(t, trips, size)
 		for i := range trips {
 			for _, cut := range []pgtest.Action{pgtest.CutReply, pgtest.CutBefore} {
-				b.exec("truncate eff, headrace.inbox")
+				b.exec("truncate eff, headrace.inbox, headrace.offsets")
 				rs := recs(newOwner(), size)
 				met := proxy.Once(pgtest.At(proxy.Requests()+i), cut)
 				b.run(rs, unless(10, failures["ErrorAfterSQL"]))
@@ -195,8 +195,13 @@ func testCommit(t *testing.T) {
 	t.Run("TableGoneHoldsAndKillsNothing", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t, setup{})
-		b.exec("alter table headrace.inbox rename to elsewhere")
-		rs := recs(newOwner(), 3)
+		o := newOwner()
+		b.run([]*record.Record{rec(o, 9, "")}, effect) // its partition is acquired
+		b.exec("alter table headrace.inbox rename to elsewhere; alter table headrace.offsets rename to there")
+		rs := recs(o, 3)
+		b.run(rs, effect)
+		requireClass(t, fault.ClassUnavailable, rs...)
+		rs = rs[:1]
 		b.run(rs, effect)
 		requireClass(t, fault.ClassUnavailable, rs...)
 	})
@@ -224,6 +229,11 @@ func testCommit(t *testing.T) {
 }
 
 func TestOpen(t *testing.T) {
+	t.Parallel()
+	eachStore(t, testOpen)
+}
+
+func testOpen(t *testing.T) {
 	t.Parallel()
 
 	t.Run("WithoutSchemaIsRefusedWithAHint", func(t *testing.T) {

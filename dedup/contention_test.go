@@ -51,6 +51,7 @@ func testContention(t *testing.T) {
 
 	for _, n := range []int{1, 10, 500} {
 		t.Run(fmt.Sprintf("OwnerOf%dOf500Hangs", n), func(t *testing.T) {
+			onlyByID(t, "it knows no identities")
 			t.Parallel()
 			b, o := newBench(t, setup{}), newOwner()
 			rs := recs(o, 500)
@@ -81,6 +82,7 @@ func testContention(t *testing.T) {
 	})
 
 	t.Run("OwnerOfADuplicateCommits", func(t *testing.T) {
+		onlyByID(t, "it knows no identities")
 		t.Parallel()
 		b := newBench(t, setup{})
 		rs := recs(newOwner(), 20)
@@ -129,6 +131,7 @@ func testContention(t *testing.T) {
 	})
 
 	t.Run("TwoGroupsOfOneProcessNeverMeetOnOneId", func(t *testing.T) {
+		onlyByID(t, "it knows no identities")
 		t.Parallel()
 		b := newBench(t, setup{})
 		var wg sync.WaitGroup
@@ -168,6 +171,7 @@ func testContention(t *testing.T) {
 				rs := make([]*record.Record, 200)
 				for i := range rs {
 					rs[i] = rec(o, m*100_000+w*10_000+i, "")
+					rs[i].Partition = int32(m*3 + w)
 				}
 				seed := rand.New(rand.NewPCG(uint64(m), uint64(w)))
 				rows := seed.Perm(300)
@@ -210,6 +214,7 @@ func testContention(t *testing.T) {
 	})
 
 	t.Run("SerializationFailureIsRetriedFree", func(t *testing.T) {
+		onlyByID(t, "it runs read committed only")
 		t.Parallel()
 		b := newBench(t, setup{route: RouteConfig{Isolation: pgx.Serializable}})
 		var wg sync.WaitGroup

@@ -52,6 +52,7 @@ type group struct {
 	slow    bool // COMMIT was not answered in time
 
 	leases  []lease  // of an offset store: the partitions of its records, as they were when it began
+	xid     string   // of an offset store: the transaction's
 	marking *marking // what goes before COMMIT, until that is answered
 
 	failed fronts // a record failed: those behind it are not run

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/headrace/headrace/record"
 )
@@ -92,18 +93,22 @@ func (g *group) askGraves(ctx context.Context) error {
 	}
 	err := readAnswers(ctx, g.conn.Conn(), g.rt.consumer, &g.w.cols, func(i int, a Answer) {
 		e := g.w.order[i]
-		if a == unseen && e.answer == DeadOwn {
-			e.verdict = &DeadError{} // its row was swept: it died long ago
-			return
-		}
-		if a != unseen {
+		if a != unseen || e.answer != DeadOwn {
 			e.answer = a
+		} else {
+			e.verdict = &DeadError{} // its row was swept: it died long ago
+		}
+		if e.answer == unseen {
+			e.answer = Fresh
 		}
 	})
 	if err == nil {
 		err = g.readVerdicts(ctx)
 	}
 	for _, e := range g.w.order {
+		if e.answer == unseen && e.verdict != nil {
+			e.answer = DeadOwn
+		}
 		if o := e.answer.Outcome(); o != record.Unsettled && o != record.Dead { // a replay of it was effected
 			g.rt.offsets.leave(e.img, e.r)
 		}
@@ -138,13 +143,29 @@ func (g *group) doneOf(x *image) (rs []*record.Record) {
 	return rs
 }
 
+// readGate keeps the transaction's number: should a handler end it, only that tells whether by COMMIT or by ROLLBACK.
+func (g *group) readGate(passed func(pgconn.CommandTag) error) func(pgx.Row) error {
+	return func(row pgx.Row) error {
+		var lock, patience, idle any
+		if err := row.Scan(&lock, &patience, &idle, &g.xid); err != nil {
+			return err
+		}
+		return passed(pgconn.CommandTag{})
+	}
+}
+
 // markEscaped marks what a handler made durable by a COMMIT of its own, so that it does not run again.
 func (g *group) markEscaped() error {
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	var durable bool
+	err := g.rt.in.pool.QueryRow(ctx, "select pg_xact_status($1::text::xid8) = 'committed'", g.xid).Scan(&durable)
+	if err != nil || !durable {
+		return err
+	}
 	m := g.rt.offsets.begin(g.leases, g.doneOf, nobody)
 	if m == nil {
 		return errFenced
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
-	defer cancel()
 	return m.write(ctx, g.rt.in.pool)
 }

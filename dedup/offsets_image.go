@@ -3,6 +3,7 @@ package dedup
 import (
 	"bytes"
 	"cmp"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -75,7 +76,8 @@ func (x *image) lose(l lease, overtaken bool) {
 // restAfter is how long a claim that was fenced off waits before it acquires the partition again. Two processes may both
 // believe that it is theirs, until the session of one of them ends: in the meantime each gets something done.
 func restAfter(times int) time.Duration {
-	return min(5*time.Millisecond<<min(times, 10), time.Second)
+	d := min(5*time.Millisecond<<min(times, 10), 4*time.Second)
+	return d/2 + rand.N(d/2)
 }
 
 // become takes over what the row says. Everything before the claim's first record is done: the committed offset, from

@@ -16,6 +16,8 @@ type marking struct {
 	s     *offsetStore
 	marks []mark
 	args  markArgs
+	// written: the server has taken the marks, so that what it refuses is in the records' transaction and not in them.
+	written bool
 }
 
 // begin takes the turns of the leases' partitions, in one order, and makes the marks. It is nil if one of the leases is
@@ -41,7 +43,11 @@ func nobody(*image) []*record.Record { return nil }
 
 // queue puts the marks' statement into b: COMMIT comes right after it, in the same trip.
 func (m *marking) queue(b *pgx.Batch) {
-	b.Queue(markOffsetsSQL, m.args.values(m.s.rt.consumer)...)
+	b.Queue(markOffsetsSQL, m.args.values(m.s.rt.consumer)...).Query(func(rows pgx.Rows) error {
+		rows.Close()
+		m.written = rows.Err() == nil
+		return rows.Err()
+	})
 }
 
 // end gives the turns back, after the answer to COMMIT.
@@ -54,7 +60,7 @@ func (m *marking) end(how ending) {
 		}
 	case fenced, unknown:
 		m.s.lose(m.marks, how == fenced)
-	case rolledBack, conflicted, notSent, released:
+	case rolledBack, conflicted, notSent, released, refusedMark:
 	}
 }
 

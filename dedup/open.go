@@ -98,7 +98,11 @@ func (g *group) begin() (step int, err error) {
 	b.BeginTx(pgx.TxOptions{IsoLevel: g.rt.cfg.Isolation, AccessMode: pgx.ReadWrite})
 	passed := func(pgconn.CommandTag) error { step++; return nil }
 	b.QueuedQueries[0].Exec(passed)
-	b.Queue(gate, g.rt.consumer).Exec(passed)
+	if g.rt.offsets != nil {
+		b.Queue(gate+", pg_current_xact_id()::text", g.rt.consumer).QueryRow(g.readGate(passed))
+	} else {
+		b.Queue(gate, g.rt.consumer).Exec(passed)
+	}
 	inserted := int64(len(g.entries))
 	if g.rt.offsets == nil {
 		b.Queue(insertSQL, g.rt.consumer, array(cols.ids), array(cols.hashes), array(cols.coords)).

@@ -133,6 +133,8 @@ const (
 	released
 	// fenced: another claim has acquired a partition of an offset store, so that nothing of the transaction stands.
 	fenced
+	// refusedMark: the server refused the marks of an offset store, for a reason that lies in no record.
+	refusedMark
 	// unknown: it may be durable or not; only the inbox can tell.
 	unknown
 )
