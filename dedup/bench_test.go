@@ -43,6 +43,10 @@ func benchmarkRun(b *testing.B, apply Apply, size, lanes int) {
 	defer in.Close()
 	rt, err := in.Route(b.Context(), named(RouteConfig{}))
 	require.NoError(b, err)
+	benchmarkRoute(b, rt, apply, size, lanes)
+}
+
+func benchmarkRoute(b *testing.B, rt *Route, work Work, size, lanes int) {
 	o := newOwner()
 	rs := make([]*record.Record, b.N)
 	for i := range rs {
@@ -61,7 +65,7 @@ func benchmarkRun(b *testing.B, apply Apply, size, lanes int) {
 	for range lanes {
 		wg.Go(func() {
 			for m := range messages {
-				rt.Run(context.Background(), m, apply)
+				rt.Run(context.Background(), m, work)
 			}
 		})
 	}

@@ -271,7 +271,7 @@ func testOpen(t *testing.T) {
 	t.Run("RouteKeepsItsNumber", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t, setup{})
-		again, err := b.in.Route(t.Context(), named(RouteConfig{}))
+		again, err := b.in.Route(t.Context(), named(RouteConfig{Store: storeOf(t)}))
 		require.NoError(t, err)
 		require.Equal(t, b.rt.consumer, again.consumer)
 	})
@@ -290,7 +290,7 @@ func testOpen(t *testing.T) {
 			require.NoError(t, err)
 			in, err := Open(t.Context(), pool, Config{})
 			require.NoError(t, err, mode)
-			rt, err := in.Route(t.Context(), named(RouteConfig{}))
+			rt, err := in.Route(t.Context(), named(RouteConfig{Store: storeOf(t)}))
 			require.NoError(t, err)
 			rs := recs(newOwner(), 40)
 			finishes(t, func() { rt.Run(context.Background(), rs, unless(20, failures["SQLError"])) })

@@ -46,6 +46,12 @@
 // How many records a group has follows from how fast the handlers are (pace.go). A message of more than that is shared
 // out: any writer takes of it what is not behind a record that another has in hand, and messages take turns.
 //
+// # The offset store
+//
+// A route may remember offsets instead of identities ([ByOffset]): one row a partition says which are done, and each group
+// updates it in COMMIT's trip instead of inserting a row a record. It does not know a record that its producer sent
+// twice. offsets.go has its diagram and invariants.
+//
 // # Dead records
 //
 // [Route.Bury] commits a record's verdict before its dead letter is produced: redelivered, it is never run again, and

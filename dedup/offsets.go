@@ -80,14 +80,17 @@ func (s *offsetStore) lease(ctx context.Context, r *record.Record) (lease, error
 
 // acquire takes the turn, so that a group's COMMIT is answered before the row is read, and one of those who wait acquires.
 func (s *offsetStore) acquire(ctx context.Context, x *image, r *record.Record) error {
+	if !x.rest(ctx, r) {
+		return ctx.Err()
+	}
 	select {
 	case x.turn <- struct{}{}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 	defer x.endTurn()
-	if _, ok := x.is(r.Soft()); ok || !x.rest(ctx, r) || r.Ending() {
-		return ctx.Err()
+	if _, ok := x.is(r.Soft()); ok || r.Ending() {
+		return nil
 	}
 	epoch, row, err := s.claim(ctx, x.at)
 	switch {

@@ -96,6 +96,29 @@ func TestFence(t *testing.T) {
 		require.Empty(t, b.offsetRows())
 	})
 
+	t.Run("ClaimThatIsOverRunsNothingBesideOneThatLives", func(t *testing.T) {
+		t.Parallel()
+		b, over, lives := newBench(t, setup{route: RouteConfig{Store: ByOffset, Writers: 1}}), newOwner(), newOwner()
+		gate, release := make(chan struct{}), make(chan struct{})
+		b.hold(gate, release)
+		await(t, gate)
+		late, good := rec(over, 3, ""), rec(lives, 4, "")
+		late.Reply = "receipt"
+		good.Partition = 1
+		require.NoError(t, Identify(good, Header("id")))
+		var both sync.WaitGroup
+		for _, r := range []*record.Record{late, good} {
+			both.Go(func() { b.run([]*record.Record{r}, effect) })
+		}
+		b.awaitQueue(2)
+		close(over.soft)
+		close(release)
+		both.Wait()
+		requireErr(t, record.ErrNotRun, late)
+		requireOutcomes(t, record.Effected, good)
+		require.Equal(t, []int64{4}, query[[]int64](b, "select array_agg(n::bigint) from eff"))
+	})
+
 	t.Run("PartitionThatOthersAcquireAgainAndAgainIsReportedOnce", func(t *testing.T) {
 		t.Parallel()
 		b, o := newBench(t, byOffset), newOwner()

@@ -3,7 +3,6 @@ package dedup
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -39,12 +38,21 @@ func (g *group) openOffsets() bool {
 	g.leases = g.leases[:0]
 	begin := false
 	for _, e := range g.entries {
+		if e.err != nil {
+			continue
+		}
 		l, err := g.leaseOf(e)
 		switch {
 		case g.ctx.Err() != nil:
 			return false
+		case errors.Is(err, errLater):
+			e.answer = unseen
+			continue
 		case errors.Is(err, record.ErrNotRun):
 			g.fail(e, record.ErrNotRun)
+			continue
+		case errors.Is(err, errOffsets), errors.Is(err, errNoTopicID):
+			g.failPartition(e.r, err)
 			continue
 		case err != nil:
 			g.failAll(err)
@@ -60,18 +68,32 @@ func (g *group) openOffsets() bool {
 	return begin
 }
 
+// failPartition gives one verdict to all of r's partition: to ask for each would be a statement for each.
+func (g *group) failPartition(r *record.Record, err error) {
+	for _, e := range g.entries {
+		if e.r.Partition == r.Partition && e.r.TopicID == r.TopicID && e.err == nil {
+			g.fail(e, err)
+		}
+	}
+}
+
+// errLater: the record waits for the next group.
+var errLater = errors.New("its partition was acquired for another claim")
+
+// leaseOf gives the partition of e as the group has it. It never has two of one partition: what the one answers is
+// nothing that the other may mark. So of two claims the second waits for the next group, and so do all when the partition
+// is lost meanwhile.
 func (g *group) leaseOf(e *entry) (lease, error) {
 	for _, l := range g.leases {
 		if p := l.img.at; p.n == e.r.Partition && p.topic == e.r.TopicID {
-			if _, ok := l.img.is(e.r.Soft()); !ok {
-				break // of two claims of one partition the later one has it
+			if now, ok := l.img.is(e.r.Soft()); ok && now == l {
+				return l, nil
 			}
-			return l, nil
+			return lease{}, errLater
 		}
 	}
 	l, err := g.rt.offsets.lease(g.ctx, e.r)
 	if err == nil {
-		g.leases = slices.DeleteFunc(g.leases, func(x lease) bool { return x.img == l.img })
 		g.leases = append(g.leases, l)
 	}
 	return l, err

@@ -221,6 +221,9 @@ func (g *group) takeOver(ctx context.Context) error {
 func (g *group) sort() bool {
 	var counts [len(answerNames)]int
 	for _, e := range g.entries {
+		if e.err != nil {
+			continue // it has its verdict: nobody can tell whether it is fresh
+		}
 		if e.answer < unseen {
 			counts[e.answer]++
 		}

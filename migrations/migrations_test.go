@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
@@ -40,6 +42,31 @@ func TestMigrations(t *testing.T) {
 		after, err := migrations.Status(t.Context(), pool)
 		require.NoError(t, err)
 		require.Equal(t, before, after)
+	})
+
+	t.Run("DownLeavesNothingAndUpIsPossibleAgain", func(t *testing.T) {
+		t.Parallel()
+		pool := pgtest.New(t, migrations.Up)
+		down(t, pool, 0)
+		var left int
+		require.NoError(t, pool.QueryRow(t.Context(), `select (select count(*) from pg_class where relnamespace = 'headrace'::regnamespace
+			and relkind in ('r', 'i', 'S', 'v') and relname !~ '^migrations')
+			+ (select count(*) from pg_proc where pronamespace = 'headrace'::regnamespace)`).Scan(&left))
+		require.Zero(t, left)
+		require.NoError(t, migrations.Up(t.Context(), pool))
+		require.NoError(t, migrations.Check(t.Context(), pool))
+	})
+
+	t.Run("RoutesThatHaveRunBeforeTheOffsetStoreHaveTheInbox", func(t *testing.T) {
+		t.Parallel()
+		pool := pgtest.New(t, migrations.Up)
+		down(t, pool, 1)
+		_, err := pool.Exec(t.Context(), "insert into headrace.consumers (consumer_group, route) values ('billing', 'post')")
+		require.NoError(t, err)
+		require.NoError(t, migrations.Up(t.Context(), pool))
+		var store int
+		require.NoError(t, pool.QueryRow(t.Context(), "select store from headrace.consumers").Scan(&store))
+		require.Zero(t, store)
 	})
 
 	t.Run("LatestIsTheNewestFile", func(t *testing.T) {
@@ -102,6 +129,17 @@ func TestMigrations(t *testing.T) {
 		require.Error(t, err)
 		require.NotErrorIs(t, err, migrations.ErrVersion)
 	})
+}
+
+// down takes back every migration after version.
+func down(t *testing.T, pool *pgxpool.Pool, version int64) {
+	t.Helper()
+	db := stdlib.OpenDBFromPool(pool)
+	defer func() { require.NoError(t, db.Close()) }()
+	p, err := goose.NewProvider(goose.DialectPostgres, db, os.DirFS("sql"), goose.WithTableName("headrace.migrations"))
+	require.NoError(t, err)
+	_, err = p.DownTo(t.Context(), version)
+	require.NoError(t, err)
 }
 
 // restrictedRole makes a role that may use the schema but create none.
