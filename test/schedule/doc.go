@@ -10,8 +10,8 @@
 // After each schedule, and without asking the engine, the audit requires that
 //
 //   - every record has exactly the outcome that its schedule says: records = effected + duplicate + skipped + dead;
-//   - an id has one effect and never an effect and a dead letter, and what is dead is dead in the inbox, its letter byte
-//     for byte what was read;
+//   - an id (to the offset store: a record) has one effect and never an effect and a dead letter, and what is dead is
+//     dead in the inbox, its letter byte for byte what was read;
 //   - the effects of a key (or partition) come in the order of their records;
 //   - everything is committed, and no commit of offsets, at the moment it was sent, passed a record whose outcome was
 //     not durable yet.

@@ -86,6 +86,7 @@ func (m *member) options() consumer.Options {
 	o := consumer.Options{
 		AttemptTimeout: 5 * time.Second, BackoffBase: time.Millisecond, BackoffCap: 4 * time.Millisecond,
 		Order: orders[m.r.Order], MaxBatch: m.r.MaxBatch, Lanes: m.r.Lanes, Decode: m.decode,
+		Store: stores[m.r.Store],
 	}
 	if m.r.hangs() {
 		o.AttemptTimeout = deadline

@@ -39,9 +39,9 @@ func TestMain(m *testing.M) {
 
 // TestSchedules is the property: whatever happens, the ledger holds.
 func TestSchedules(t *testing.T) {
-	const lanes = 4
+	const lanes = 3
 	kinds := []string{applies, calls}
-	stores := []string{byID}
+	stores := []string{byID, byOffset}
 	count := number(t, countEnv, defaultCount)
 	require.NoError(t, flag.Set("rapid.checks", strconv.Itoa(max(1, count/(lanes*len(kinds)*len(stores))))))
 	require.NoError(t, flag.Set("rapid.nofailfile", "true"))

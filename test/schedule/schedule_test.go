@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/kafka"
 )
 
@@ -13,12 +14,15 @@ const (
 	applies = "apply"
 	calls   = "call"
 
-	byID = "inbox"
+	byID     = "inbox"
+	byOffset = "offsets"
 
 	byKey       = "key"
 	byPartition = "partition"
 	unordered   = "none"
 )
+
+var stores = map[string]dedup.Store{byID: dedup.ByID, byOffset: dedup.ByOffset}
 
 var orders = map[string]kafka.Order{byKey: kafka.ByKey, byPartition: kafka.ByPartition, unordered: kafka.Unordered}
 
@@ -47,8 +51,8 @@ func (s schedule) String() string {
 
 // rec is a record of the topic.
 type rec struct {
-	// ID is by what the inbox knows it. Records of one ID are a producer's duplicates, if their bytes are the same.
-	// 0 is a record without one.
+	// ID is by what the inbox knows it. Records of one ID are a producer's duplicates, if their bytes are the same; to the
+	// offset store they are records as any others. 0 is a record without one.
 	ID int `json:"id,omitempty"`
 	// Key is what it is partitioned by; records of a negative one have none, and go to partition -Key-1.
 	Key int `json:"key"`

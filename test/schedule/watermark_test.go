@@ -55,6 +55,9 @@ func (n *now) durable(s *sent) bool {
 	if len(n.letters[s.at]) > 0 || len(n.effects[s.at]) > 0 {
 		return true
 	}
+	if n.byOffset {
+		return fateOf(s.Do).end == skips // that leaves nothing to see
+	}
 	row, known := n.rows[n.keyOf(s)]
 	return known && (row.state != deadRow || !row.is(n.coordinates(s)))
 }
