@@ -2,9 +2,11 @@ package claim
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -28,6 +30,7 @@ func TestLine(t *testing.T) {
 		"ReturnCostsNoBackoff":                    returned,
 		"LaterLineMissesNothing":                  laterLine,
 		"ARecordKnowsWhichCameBeforeIt":           followsOne,
+		"SettledRecordIsForgotten":                settledIsForgotten,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -61,6 +64,29 @@ func followsOne(t *testing.T) {
 		follows = append(follows, r.Offset, r.Follows)
 	}
 	require.Equal(t, []int64{7, 6, 9, 7, 15, 14, 20, 9}, follows)
+}
+
+// settledIsForgotten has a batch across the border of two fetches, as every fetch of a backlog ends with.
+func settledIsForgotten(t *testing.T) {
+	c := newTestClaim(ample)
+	l := c.NewLine(LineConfig{Order: ByKey, Lanes: 9, MaxBatch: 2})
+	key := []byte("k")
+	c.Add([]*kgo.Record{{Offset: 0, Key: key}, {Offset: 1}, {Offset: 2, Key: key}})
+	first := settledFirst(t, l)
+	c.Add([]*kgo.Record{{Offset: 3}, {Offset: 4}, {Offset: 5, Key: key}})
+	settle(next(t, l).Records...)
+	left := next(t, l)
+	runtime.GC()
+	require.Nil(t, first.Value(), "a claim that drains a backlog would keep all of it")
+	require.Equal(t, []int64{4, 5}, offsets(left.Records))
+}
+
+// settledFirst has the batch on no stack when it returns.
+func settledFirst(t *testing.T, l *Line) weak.Pointer[record.Record] {
+	t.Helper()
+	b := next(t, l)
+	settle(b.Records...)
+	return weak.Make(b.Records[0])
 }
 
 func busyKey(t *testing.T) {

@@ -30,6 +30,9 @@ func (l *Line) Settle(r *record.Record, _ record.Outcome) bool {
 	}
 	l.end(s, settled)
 	l.leave(s.dom)
+	// Seats of one fetch share their memory, and a batch has seats of two: a seat that still pointed to its batch would
+	// keep the fetch before, whose seats keep the one before that, and so on to the claim's first record.
+	s.delivery, s.dom = delivery{state: settled}, nil
 	s.entry.left--
 	// A claim whose window is led by another entry has nothing to advance over.
 	if s.entry.left == 0 && l.claim.window[0].left == 0 {
