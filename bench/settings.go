@@ -20,7 +20,7 @@ type settings struct {
 	chosen  []string      // scenarios, none is all
 	field   []string      // contenders, by their names or the beginnings of them, none is all
 	out     string        // results.json
-	profile string        // directory for CPU profiles of the contenders in Go
+	profile string        // directory for profiles of the contenders in Go
 }
 
 // parse takes the flags, whose defaults come from the environment.
@@ -51,7 +51,7 @@ func parse(args []string, env func(string) string) (s settings, err error) {
 	f.DurationVar(&s.load, "load", time.Duration(number("BENCH_SECONDS", 10))*time.Second, "how long each load of the latency scenario lasts (BENCH_SECONDS)")
 	only := f.String("only", env("BENCH_ONLY"), "scenarios and contenders, separated by commas; a contender also by the beginning of its name (BENCH_ONLY)")
 	f.StringVar(&s.out, "out", text("BENCH_OUT", "results.json"), "file for the results (BENCH_OUT)")
-	f.StringVar(&s.profile, "cpuprofile", "", "directory for a CPU profile of each contender in Go: the last run's")
+	f.StringVar(&s.profile, "profile", "", "directory for profiles, of processor and heap, of each contender in Go: the last run's")
 	if err != nil {
 		return s, err
 	}

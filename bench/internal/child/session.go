@@ -56,7 +56,7 @@ func Serve(ctx context.Context, spec Spec, in io.Reader, out io.Writer, run func
 	return s.sayFigures()
 }
 
-// profile writes a CPU profile to the file, "" is none.
+// profile writes a CPU profile to the file, and beside it what is in the heap at the end; "" is none.
 func profile(file string) (stop func(), err error) {
 	if file == "" {
 		return func() {}, nil
@@ -68,7 +68,14 @@ func profile(file string) (stop func(), err error) {
 	if err := pprof.StartCPUProfile(out); err != nil {
 		return nil, err
 	}
-	return func() { pprof.StopCPUProfile(); _ = out.Close() }, nil
+	return func() {
+		pprof.StopCPUProfile()
+		if heap, err := os.Create(file + ".heap"); err == nil {
+			_ = pprof.WriteHeapProfile(heap)
+			_ = heap.Close()
+		}
+		_ = out.Close()
+	}, nil
 }
 
 func (s *Session) say(format string, args ...any) {

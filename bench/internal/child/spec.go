@@ -46,7 +46,7 @@ type Options struct {
 	URL string `json:"url,omitempty"`
 	// Latency asks for the time from each record's Due to its committed effect.
 	Latency bool `json:"latency,omitempty"`
-	// Profile is the file for a CPU profile.
+	// Profile is the file for a CPU profile; that of the heap is beside it.
 	Profile string `json:"profile,omitempty"`
 }
 
