@@ -42,7 +42,7 @@ func aQuarter(s *load.Shape) { s.Records = max(s.Records/4, 1) }
 var kinds = []string{"apply"}
 
 // stores are Headrace's memories.
-var stores = []string{"inbox"}
+var stores = []string{"inbox", "offsets"}
 
 func headrace(kind, store string) contender {
 	c := contender{name: "headrace-" + kind + "-" + store, mode: "headrace-" + kind, books: load.Inbox}

@@ -12,6 +12,7 @@ import (
 	"github.com/headrace/headrace/bench/internal/child"
 	"github.com/headrace/headrace/bench/internal/load"
 	"github.com/headrace/headrace/consumer"
+	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/kafka/stock"
@@ -44,6 +45,9 @@ func headraceApply(ctx context.Context, s *child.Session) error {
 // options are the defaults, but for what the bench varies.
 func options(s *child.Session) consumer.Options {
 	o := consumer.Options{MaxBatch: s.Options.MaxBatch, Lanes: s.Options.Lanes}
+	if s.Options.Store == "offsets" {
+		o.Store = dedup.ByOffset
+	}
 	if s.Options.Order == "partition" {
 		o.Order = kafka.ByPartition
 	}
