@@ -76,10 +76,19 @@ func (m *member) config(pool *pgxpool.Pool) consumer.Config {
 		CreateDeadLetterTopics: true,
 		HeartbeatInterval:      20 * time.Millisecond, CommitInterval: 10 * time.Millisecond, SessionTimeout: 6 * time.Second,
 		DrainGrace: 500 * time.Millisecond, HardGrace: 500 * time.Millisecond, CommitReserve: time.Second,
-		DeadLetterTimeout: time.Second, Writers: m.r.Writers, MaxInFlight: max(2*m.r.MaxBatch, 8),
+		DeadLetterTimeout: m.r.letterTimeout(), Writers: m.r.Writers, MaxInFlight: max(2*m.r.MaxBatch, 8),
 		Hooks:  &record.Hooks{},
 		Logger: m.r.log.With("member", m.name),
 	}
+}
+
+// letterTimeout is short where members are killed: their last letters are under way for as long. Where nothing happens a
+// busy machine must not be taken for a lost reply, after which there may be a second letter.
+func (s schedule) letterTimeout() time.Duration {
+	if len(s.Lives) == 0 {
+		return 30 * time.Second
+	}
+	return time.Second
 }
 
 func (m *member) options() consumer.Options {
