@@ -30,7 +30,7 @@ func JSON(r *record.Record, into any) error {
 }
 
 // Values makes a Decoder of a function that needs the bytes of the value alone, as the Unmarshal functions of most
-// formats do. A nil value never reaches it: a tombstone is undecodable unless the route has a Decoder that knows it.
+// formats do, and those of faster JSON libraries: docs/path.md compares some. A nil value never reaches it: a tombstone is undecodable unless the route has a Decoder that knows it.
 func Values(unmarshal func(data []byte, into any) error) Decoder {
 	return func(r *record.Record, into any) error {
 		if r.Value == nil {
