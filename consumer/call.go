@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/record"
 )
@@ -80,7 +81,7 @@ func (r CallRoute[T, R]) spec() spec {
 		s.call.do = r.do
 	}
 	if r.Apply != nil {
-		s.apply = r.apply
+		s.work = dedup.Apply(r.apply)
 	}
 	return s
 }

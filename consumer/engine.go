@@ -246,7 +246,7 @@ func (c *Consumer) probeTimeout(attempt time.Duration) time.Duration {
 
 func (c *Consumer) stack(s spec, inbox *dedup.Route, letters *dlq.Writer, shared []*downstream.Gate) *middleware.Route {
 	rt := &middleware.Route{
-		Name: s.name, Group: c.cfg.Group, Inbox: inbox, Graves: inbox,
+		Name: s.name, Group: c.cfg.Group, Inbox: inbox, Graves: inbox, Kind: dedup.KindOf(s.work),
 		DeadLetters: lettersTo{letters, s.options.DeadLetterTopic},
 		Identity:    s.identity(), Decode: s.decode,
 		Classifier: s.classifier(),
@@ -260,7 +260,7 @@ func (c *Consumer) stack(s spec, inbox *dedup.Route, letters *dlq.Writer, shared
 		Batches:  true, Hooks: c.hooks, Tracer: c.cfg.Tracer, Logger: c.cfg.Logger,
 	}
 	if len(s.options.Middlewares) == 0 {
-		rt.Apply = s.apply
+		rt.Work = s.work
 	}
 	if s.call != nil {
 		rt.Repeatable = true // every Repeat that is not refused says so
@@ -303,10 +303,25 @@ func (s spec) identity() []dedup.Resolver {
 // classifier is one for inbox and stack: what an attempt is counted as is what is decided about it.
 func (s spec) classifier() *fault.Classifier { return &fault.Classifier{Rules: s.options.Rules} }
 
+// errNoWork is a bug of ours: New refuses a route that does nothing.
+var errNoWork = errors.New("the route does nothing with its records")
+
 // handler is the innermost function: what the user gave, found on the message's context.
 func (s spec) handler() message.NoPublishHandlerFunc {
 	return func(msg *message.Message) error {
 		ctx := msg.Context()
-		return s.apply(ctx, dedup.Tx(ctx), record.Of(ctx))
+		switch work := s.work.(type) {
+		case dedup.Queue:
+			return work(ctx, dedup.Pending(ctx), record.Of(ctx))
+		case dedup.Batch:
+			rs, err := record.Records(msg)
+			if err != nil {
+				return err
+			}
+			return work(ctx, dedup.Tx(ctx), rs)
+		case dedup.Apply:
+			return work(ctx, dedup.Tx(ctx), record.Of(ctx))
+		}
+		return errNoWork
 	}
 }

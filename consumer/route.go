@@ -17,7 +17,8 @@ import (
 	"github.com/headrace/headrace/record"
 )
 
-// AnyRoute is a Route or a CallRoute of any type. It is sealed: the kinds of route are those of this package.
+// AnyRoute is a Route, a QueueRoute, a BatchRoute or a CallRoute of any type. It is sealed: the kinds of route are those
+// of this package.
 type AnyRoute interface{ spec() spec }
 
 // Route hands the records of one topic to one handler. Its effects and the inbox row become durable in one
@@ -44,7 +45,8 @@ type Options struct {
 	//
 	// Defaults to 3.
 	Attempts int
-	// AttemptTimeout is the deadline of one run of Apply. At least 10 ms, at most dedup.MaxAttemptTimeout.
+	// AttemptTimeout is the deadline of one run of Apply or Queue, and of one statement. At least 10 ms, at most
+	// dedup.MaxAttemptTimeout.
 	//
 	// Defaults to 5 s.
 	AttemptTimeout time.Duration
@@ -83,7 +85,8 @@ type Options struct {
 	// Defaults to "<topic>.dlq"; a route on a topic of that name must give one.
 	DeadLetterTopic string
 	// Middlewares wrap the handler of each record, inside its transaction and its attempt, first one outermost. They get
-	// a message of one, and find the transaction with dedup.Tx.
+	// a message of one, and find the transaction with dedup.Tx, those of a QueueRoute the batch with dedup.Pending. Those of
+	// a BatchRoute get a message of all records of the group (record.Records), which has no payload.
 	//
 	// Defaults to none.
 	Middlewares []message.HandlerMiddleware
@@ -109,8 +112,8 @@ type spec struct {
 	namesLetters      bool   // whether the route names its dead letter topic itself
 	options           Options
 	decode            func(*record.Record) error
-	call              *calling    // nil for a route that calls nobody
-	apply             dedup.Apply // nil if the user gave none
+	call              *calling   // nil for a route that calls nobody
+	work              dedup.Work // nil if the user gave none
 }
 
 // byOffset says whether the route remembers by offsets.
@@ -152,9 +155,9 @@ func namesOf(specs []spec) []string {
 func (r Route[T]) spec() spec {
 	s := newSpec[T]("Route", r.Name, r.Topic, r.Options)
 	if r.Apply != nil {
-		s.apply = func(ctx context.Context, tx pgx.Tx, rec *record.Record) error {
+		s.work = dedup.Apply(func(ctx context.Context, tx pgx.Tx, rec *record.Record) error {
 			return r.Apply(ctx, tx, eventOf[T](rec))
-		}
+		})
 	}
 	return s
 }

@@ -178,8 +178,12 @@ func (s spec) problems(c Config) []Problem {
 	}
 	ps = append(ps, unstorable("the Name of a route on topic "+strconv.Quote(s.topic), s.name)...)
 	ps = append(ps, s.topicProblems(of)...)
-	if s.apply == nil {
-		ps = append(ps, Problem{What: of + " has no Apply", Fix: fmt.Sprintf("set %s.Apply", s.kind)})
+	if s.work == nil {
+		field := "Apply"
+		if s.kind == queueRoute {
+			field = "Queue"
+		}
+		ps = append(ps, Problem{What: fmt.Sprintf("%s has no %s", of, field), Fix: fmt.Sprintf("set %s.%s", s.kind, field)})
 	}
 	ps = append(ps, s.callProblems(c, of)...)
 	o := s.options

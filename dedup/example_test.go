@@ -127,6 +127,44 @@ func ExampleAnswer_Outcome() {
 	// duplicate settles as duplicate
 }
 
+// What the handlers queue is sent together, with COMMIT; a record whose statement fails is left out.
+func ExampleQueue() {
+	ctx := context.Background()
+	pool, stop := database(ctx)
+	defer stop()
+
+	inbox, err := dedup.Open(ctx, pool, dedup.Config{})
+	if err != nil {
+		log.Panic(err)
+	}
+	defer inbox.Close()
+	route, err := inbox.Route(ctx, dedup.RouteConfig{Group: "billing", Name: "post-order-to-ledger"})
+	if err != nil {
+		log.Panic(err)
+	}
+	orders := []*record.Record{delivered("order-1"), delivered("order-2"), delivered("order-3")}
+	route.Run(ctx, orders, dedup.Queue(func(_ context.Context, b *pgx.Batch, r *record.Record) error {
+		b.Queue("update accounts set balance = balance - 10")
+		if r.Identity.ID == "order-2" {
+			b.Queue("update accounts set balance = balance / 0")
+		}
+		return nil
+	}))
+	for _, order := range orders {
+		fmt.Println(order.Identity.ID, order.Outcome(), order.Err)
+	}
+	var balance int
+	if err := pool.QueryRow(ctx, "select balance from accounts").Scan(&balance); err != nil {
+		log.Panic(err)
+	}
+	fmt.Println("balance:", balance)
+	// Output:
+	// order-1 effected <nil>
+	// order-2 unsettled ERROR: division by zero (SQLSTATE 22012)
+	// order-3 effected <nil>
+	// balance: 80
+}
+
 func database(ctx context.Context) (*pgxpool.Pool, func()) {
 	server, err := embedded.Postgres(ctx, embedded.Config{})
 	if err != nil {

@@ -2,6 +2,7 @@ package dedup
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -24,7 +25,12 @@ const (
 	Grouped
 )
 
-func (k Kind) String() string { return kindNames[k] }
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
 
 var kindNames = [...]string{"executed", "queued", "grouped"}
 
@@ -59,6 +65,9 @@ type Queue func(ctx context.Context, b *pgx.Batch, r *record.Record) error
 //
 // A deadline that passes says nothing about a record either: each gets a transaction of its own.
 type Batch func(ctx context.Context, tx pgx.Tx, rs []*record.Record) error
+
+// KindOf says of which kind w is.
+func KindOf(w Work) Kind { return w.kind() }
 
 func (Apply) kind() Kind { return Executed }
 func (Queue) kind() Kind { return Queued }

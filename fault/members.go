@@ -32,13 +32,13 @@ const maxMembersText = 3
 func (m Members) Error() string {
 	var b strings.Builder
 	failed := m.Failed()
-	fmt.Fprintf(&b, "%d records of the group failed", len(failed))
+	fmt.Fprintf(&b, "failed of the group: %d", len(failed))
 	for n, i := range failed {
 		if n == maxMembersText {
 			b.WriteString("; …")
 			break
 		}
-		fmt.Fprintf(&b, "; %d: %v", i, m[i])
+		fmt.Fprintf(&b, "; [%d] %v", i, m[i])
 	}
 	return b.String()
 }

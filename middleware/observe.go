@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/record"
 )
 
@@ -111,6 +112,33 @@ func (rt *Route) Attempt(ctx context.Context, r *record.Record) (_ context.Conte
 			fail(span, err)
 		}
 		span.End()
+	}
+}
+
+// attemptAll is Attempt for all records of a group. end gives each record what the error says about it.
+func (rt *Route) attemptAll(ctx context.Context, rs []*record.Record) (_ context.Context, end func(error)) {
+	if rt.Tracer == nil {
+		return ctx, func(error) {}
+	}
+	within, first := rt.Attempt(ctx, rs[0])
+	ends := []func(error){first}
+	span := trace.SpanFromContext(within)
+	for _, r := range rs[1:] {
+		other, end := rt.Attempt(ctx, r)
+		ends = append(ends, end)
+		if parent := spanOf(r); parent != nil {
+			span.AddLink(trace.LinkFromContext(other))
+		}
+	}
+	return within, func(err error) {
+		named, some := fault.AsMembers(err)
+		for i, end := range ends {
+			if some {
+				end(named[i])
+			} else {
+				end(err)
+			}
+		}
 	}
 }
 

@@ -67,10 +67,15 @@ type Route struct {
 	// Decode sets r.Event from r.Value. An error of it is Permanent, reason undecodable, unless it says otherwise with a
 	// verb: one that asks a schema registry returns fault.Unavailable. nil leaves Event nil.
 	Decode func(r *record.Record) error
-	// Apply is what the route does with each record, where no middleware stands between the stack and it: it is called in
-	// place of the handler, with the context and the transaction that the handler's message would have, and spares the
-	// message. nil: the handler that the layers are put around is called.
-	Apply dedup.Apply
+	// Kind says what the handler that the layers are put around gets. Queued: a message of one, whose effects it adds to
+	// dedup.Pending(msg.Context()). Grouped: a message of all records of a group (record.Records), in one transaction, whose
+	// error is a fault.Members where it is about some of them only. Defaults to dedup.Executed: a message of one in a
+	// transaction.
+	Kind dedup.Kind
+	// Work is what the route does, where no middleware stands between the stack and it: it is called in place of the
+	// handler, with the context that the handler's message would have, and spares the message. It must be of the Kind. nil:
+	// the handler that the layers are put around is called.
+	Work dedup.Work
 	// Classifier says what errors mean. Defaults to the built-in rules.
 	Classifier *fault.Classifier
 	// Retry says how often and how long.
@@ -190,6 +195,11 @@ func (rt *Route) validate() error {
 	missing(rt.Inbox == nil, "Inbox")
 	missing(rt.Graves == nil, "Graves")
 	missing(rt.DeadLetters == nil, "DeadLetters")
+	if rt.Kind > dedup.Grouped {
+		errs = append(errs, fmt.Errorf("a Kind of %d is none of dedup's", rt.Kind))
+	} else if rt.Work != nil && dedup.KindOf(rt.Work) != rt.Kind {
+		errs = append(errs, fmt.Errorf("its Work is %s, and its Kind says %s", dedup.KindOf(rt.Work), rt.Kind))
+	}
 	for i, find := range rt.Identity {
 		missing(find == nil, fmt.Sprintf("Identity[%d]", i))
 	}

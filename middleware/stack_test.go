@@ -166,17 +166,17 @@ func TestStack(t *testing.T) {
 		require.Equal(t, []string{"left_unsettled"}, b.reports.kinds())
 	})
 
-	bubble(t, "ApplyRunsWithoutAMessageAndKnowsItsRecord", func(t *testing.T) {
+	bubble(t, "WorkRunsWithoutAMessageAndKnowsItsRecord", func(t *testing.T) {
 		b := newBench(t)
 		var ran []int64
-		b.rt.Apply = func(ctx context.Context, _ pgx.Tx, r *record.Record) error {
+		b.rt.Work = dedup.Apply(func(ctx context.Context, _ pgx.Tx, r *record.Record) error {
 			require.Same(t, r, record.Of(ctx))
 			ran = append(ran, r.Offset)
 			if r.Offset == 1 {
 				return fault.Permanent(errBoom)
 			}
 			return nil
-		}
+		})
 		c := b.run(t, func(*message.Message) error { panic("the handler has no part in it") }, recs(3, ownKey)...)
 		require.Equal(t, []int64{0, 1, 2}, ran)
 		require.Equal(t, map[int64][]record.Outcome{
