@@ -191,6 +191,9 @@ func (rt *Route) lookAtOffsets(ctx context.Context, rs []*record.Record) ([]Answ
 			return nil, err
 		}
 		a, unsure := l.img.answer(r)
+		if a == Own && l.img.regrown(r) {
+			return nil, rt.offsets.cut(r)
+		}
 		answers[i], imgs[i] = a, l.img
 		if a == Fresh && l.img.remember(r, looked) || unsure {
 			ask, at = append(ask, r), append(at, i)

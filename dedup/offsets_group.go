@@ -60,6 +60,10 @@ func (g *group) openOffsets() bool {
 		}
 		e.img = l.img
 		e.answer, e.ask = l.img.answer(e.r)
+		if e.answer == Own && l.img.regrown(e.r) {
+			g.failPartition(e.r, g.rt.offsets.cut(e.r))
+			continue
+		}
 		begin = begin || e.answer == Fresh || e.ask
 	}
 	if !begin {

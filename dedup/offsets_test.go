@@ -108,6 +108,28 @@ func TestOffsets(t *testing.T) {
 		b.requireLedger(5)
 	})
 
+	// The log was cut at 3 and has grown again, under another leader: 3 to 6 are other records than those that are done.
+	t.Run("NewRecordsOfALogThatWasCutAreNotTakenForTheOldOnes", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, byOffset)
+		b.run(recs(newOwner(), 7), effect)
+		o := newOwner()
+		old, anew := recs(o, 3), rec(o, 3, "")
+		anew.LeaderEpoch = 2
+		b.run(old, effect)
+		requireOutcomes(t, record.Effected, old...)
+		for range 2 {
+			_, err := b.rt.Look(t.Context(), []*record.Record{anew})
+			require.ErrorContains(t, err, "of leader epoch 2 is at offset 3")
+			b.run([]*record.Record{anew, rec(o, 7, "")}, effect)
+			requireClass(t, fault.ClassUnavailable, anew)
+			require.False(t, anew.Settled())
+		}
+		require.Len(t, b.reports, 1)
+		require.Equal(t, record.ReportTruncated, b.reports[0].Kind)
+		require.Equal(t, 7, query[int](b, "select count(*) from eff"), "nor does anything run behind it")
+	})
+
 	t.Run("AcquiresOnceAClaim", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t, byOffset)
