@@ -57,6 +57,14 @@ func (d *Dependency) Answers() uint64 {
 	return d.breaker.seen.answers
 }
 
+// Unanswered is how many calls have failed by its fault since it answered anybody in this process, but for those of
+// records that had failed before.
+func (d *Dependency) Unanswered() int64 {
+	d.breaker.mu.Lock()
+	defer d.breaker.mu.Unlock()
+	return int64(d.breaker.seen.fresh - d.breaker.freshThen) //nolint:gosec // calls
+}
+
 // Observe adds hooks beside Config.Hooks; remove takes them off again.
 func (d *Dependency) Observe(h *record.Hooks) (remove func()) { return d.tell.add(h) }
 

@@ -42,8 +42,8 @@ func (c GateConfig) withDefaults() GateConfig {
 //	 │                 ▼ OK, from anybody
 //	 └──────────────ramp  1, 2, 4, … of those that wait; Failed: shut
 //
-// Who waits is let through in order of arrival, and one that leaves passes its turn on. Without the ramp all that
-// waited would arrive at once at a dependency that just came back, and take it down again.
+// Who waits is let through in order of arrival, but for the probe once one has failed, and one that leaves passes its turn
+// on. Without the ramp all that waited would arrive at once at a dependency that just came back, and take it down again.
 //
 // A Gate is safe for concurrent use, may be shared by the routes of a process, and needs no closing: it has a timer
 // while it is shut and no goroutine.
@@ -133,7 +133,7 @@ func (g *Gate) TryEnter() (Pass, bool) {
 		return Pass{g: g, epoch: w >> 1}, true
 	}
 	g.mu.Lock()
-	if !g.closed() {
+	if !g.lineClosed() {
 		p := Pass{g: g, epoch: g.epoch}
 		g.mu.Unlock()
 		return p, true
@@ -142,22 +142,23 @@ func (g *Gate) TryEnter() (Pass, bool) {
 		g.mu.Unlock()
 		return Pass{}, false
 	}
-	t := g.enqueue(&g.queue)
+	t := &turn{ready: make(chan struct{})} // the line's offer, whoever else waits
+	g.grant(t)
 	g.settleAndUnlock()
 	return Pass{g: g, t: t, epoch: t.epoch}, true
 }
 
 // Enter waits for a pass. It reports false when soft closes or ctx ends first.
 func (g *Gate) Enter(ctx context.Context, soft <-chan struct{}) (Pass, bool) {
-	return g.enter(ctx, soft, &g.queue)
+	return g.enter(ctx, soft, &g.queue, g.lineClosed)
 }
 
-func (g *Gate) enter(ctx context.Context, soft <-chan struct{}, queue *[]*turn) (Pass, bool) {
+func (g *Gate) enter(ctx context.Context, soft <-chan struct{}, queue *[]*turn, closed func() bool) (Pass, bool) {
 	if w := g.word.Load(); w&1 == 0 {
 		return Pass{g: g, epoch: w >> 1}, true
 	}
 	g.mu.Lock()
-	if !g.closed() {
+	if !closed() {
 		p := Pass{g: g, epoch: g.epoch}
 		g.mu.Unlock()
 		return p, true
@@ -174,11 +175,11 @@ func (g *Gate) enter(ctx context.Context, soft <-chan struct{}, queue *[]*turn) 
 	return Pass{}, false
 }
 
-// EnterAgain is Enter for a record that has failed at the dependency: those that have not are let in before it. If none of
-// them waits when a probe is due the line has a second to supply one. Otherwise the dependency would be judged for ever by
-// the few records that it fails.
+// EnterAgain is Enter for a record that has failed at the dependency: those that have not are let in before it, and once the
+// dependency is back they wait for none such. If none of them waits when a probe is due the line has a second to supply
+// one. Otherwise the dependency would be judged for ever by the few records that it fails.
 func (g *Gate) EnterAgain(ctx context.Context, soft <-chan struct{}) (Pass, bool) {
-	return g.enter(ctx, soft, &g.again)
+	return g.enter(ctx, soft, &g.again, g.closed)
 }
 
 // TryEnterAgain is TryEnter for such a record. It is no probe: that it may become in EnterAgain.
@@ -206,7 +207,7 @@ func (g *Gate) Down(t time.Time) {
 
 // Shut says that the scheduler should begin nothing that needs the dependency. It is false although the gate is not
 // open when a probe is due and nobody waits to be it: then the line must supply one, or after a revoke that took all
-// waiters away nobody ever would. For a second that is also so if all that wait have failed before.
+// waiters away nobody ever would. For a second that is also so if all that wait have failed before, and now and then after failed probes.
 func (g *Gate) Shut() bool {
 	if g.word.Load()&1 == 0 {
 		return false
@@ -220,7 +221,7 @@ func (g *Gate) Shut() bool {
 func (g *Gate) Since() (time.Time, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.since, g.closed()
+	return g.since, g.lineClosed()
 }
 
 // Watch calls f whenever Shut may have changed, also when a probe falls due, on the goroutine that changed it. f must
@@ -283,7 +284,7 @@ func (g *Gate) learn(p Pass, v passVerdict, until time.Time) {
 
 // reopen begins the ramp: what waits is let through in growing numbers. With nobody waiting it is the open gate.
 func (g *Gate) reopen() {
-	g.fails = 0
+	g.fails, g.breaker.failed = 0, 0
 	g.breaker.floor = time.Time{}
 	if g.shut {
 		g.shut, g.window, g.out = false, 0, 0
@@ -294,7 +295,7 @@ func (g *Gate) reopen() {
 
 // close shuts the gate for the next back-off. The turns that are out belong to the past now.
 func (g *Gate) close() {
-	if !g.closed() {
+	if !g.lineClosed() {
 		g.since = time.Now()
 	}
 	wait := backoff.Exponential(g.cfg.Base, g.cfg.Cap, g.fails)
@@ -311,27 +312,13 @@ func (g *Gate) close() {
 // closed is whether anybody must wait: down, or in the ramp.
 func (g *Gate) closed() bool { return g.shut || g.waiting() > 0 }
 
+// lineClosed is whether who has not failed must wait. In the ramp it does not wait behind those that have: they may be the
+// few records that the dependency fails always, each for as long as it likes, and it is well for all others.
+func (g *Gate) lineClosed() bool { return g.shut || len(g.queue) > 0 }
+
 func (g *Gate) waiting() int { return len(g.queue) + len(g.again) }
 
-// offer is how long a probe that is due is the line's, if all that wait have failed before.
-const offer = time.Second
-
-// granted is from when on the first waiter may be the probe.
-func (g *Gate) granted() time.Time {
-	if len(g.queue) == 0 {
-		return g.due.Add(offer)
-	}
-	return g.due
-}
-
-func (g *Gate) probeDue() bool {
-	return g.mayProbe() && len(g.queue) == 0 && !time.Now().Before(g.due)
-}
-
-// mayProbe says that nobody is out to find out about the dependency.
-func (g *Gate) mayProbe() bool { return g.shut && g.out == 0 && g.breaker.probing == 0 }
-
-func (g *Gate) isShut() bool { return g.closed() && !g.probeDue() }
+func (g *Gate) isShut() bool { return g.lineClosed() && !g.probeDue() }
 
 func (g *Gate) enqueue(queue *[]*turn) *turn {
 	t := &turn{ready: make(chan struct{})}
@@ -366,14 +353,8 @@ func (g *Gate) finish(t *turn) {
 	}
 }
 
-// grant lets the first waiter go.
-func (g *Gate) grant() {
-	queue := &g.queue
-	if len(*queue) == 0 {
-		queue = &g.again
-	}
-	t := (*queue)[0]
-	*queue = (*queue)[1:]
+// grant lets t go.
+func (g *Gate) grant(t *turn) {
 	g.out++
 	t.epoch, t.round = g.epoch, g.round
 	p := Pass{g: g, t: t, epoch: t.epoch}
@@ -410,38 +391,4 @@ func (g *Gate) publish() {
 		word |= 1
 	}
 	g.word.Store(word)
-}
-
-func (g *Gate) grantDue() {
-	if g.shut {
-		if g.mayProbe() && g.waiting() > 0 && !time.Now().Before(g.granted()) {
-			g.grant()
-		}
-		return
-	}
-	for g.waiting() > 0 && g.out < g.window {
-		g.grant()
-	}
-}
-
-// armTimer wakes the gate when the next probe is due: for the first waiter, or for the watchers if nobody waits that has
-// not failed, and after its offer for who has.
-func (g *Gate) armTimer() {
-	if g.timer != nil {
-		g.timer.Stop()
-		g.timer = nil
-	}
-	if !g.mayProbe() {
-		return
-	}
-	wait := time.Until(g.due)
-	if wait <= 0 && g.waiting() > 0 {
-		wait = time.Until(g.granted())
-	}
-	if wait > 0 {
-		g.timer = time.AfterFunc(wait, func() {
-			g.mu.Lock()
-			g.settleAndUnlock()
-		})
-	}
 }

@@ -10,6 +10,7 @@ import "time"
 type breakerNews struct {
 	leads   bool
 	probing int       // probes that the breaker has let through
+	failed  int       // of them, in a row
 	floor   time.Time // when the breaker will let the next one through, whatever the gate's own back-off is
 }
 
@@ -17,7 +18,9 @@ type breakerNews struct {
 func (g *Gate) shutUntil(t time.Time) {
 	g.mu.Lock()
 	g.breaker.floor = t
-	if !g.shut {
+	if g.shut {
+		g.breaker.failed++
+	} else {
 		g.close()
 	}
 	if t.After(g.due) {

@@ -45,12 +45,13 @@ func (s Streak) with(c *Call, e fault.Evidence, now seen) Streak {
 const steady = 5 * time.Second
 
 // knownBy says that a failure after s is the record's once more, and no news of the dependency: somebody was answered just
-// now, or since the record began to fail. Else a few bad records would open the breaker of a healthy dependency. It is
-// news if many have begun to fail since; and when nobody is answered for a whole window: too many bad records stop their
-// route, and only the breaker, whose probe anybody may be, starts it.
+// now, or since the record began to fail. Else a few bad records would open the breaker of a healthy dependency, and some
+// dozens that opened it before anybody was answered would open it again each time that a probe has closed it. It is news if
+// many have begun to fail since; and when nobody is answered for a whole window: then only the breaker, whose probe anybody
+// may be, finds out.
 func (b *breaker) knownBy(s Streak) bool {
 	cfg := b.d.cfg.Breaker
-	if !s.failed || b.seen.opened != s.first.opened || b.seen.fresh-b.freshThen > uint64(cfg.MinRequests)/2 { //nolint:gosec // validated
+	if !s.failed || b.seen.fresh-b.freshThen > uint64(cfg.MinRequests)/2 { //nolint:gosec // validated
 		return false
 	}
 	quiet := time.Since(b.answered)

@@ -95,6 +95,27 @@ func TestStreak(t *testing.T) {
 			require.Equal(t, record.BreakerClosed, d.State(), i)
 		}
 	})
+	bubble("DoesNotOpenAgainWhatAProbeHasClosed", func(t *testing.T, d *downstream.Dependency) {
+		var s [30]downstream.Streak
+		for i := range s {
+			if d.State() == record.BreakerClosed {
+				again(t, d, &s[i], true)
+			}
+		}
+		require.Equal(t, record.BreakerOpen, d.State(), "nobody had been answered")
+		elapse(31 * time.Second)
+		succeed(t, d)
+		for i := range 2000 {
+			if i%100 == 0 {
+				succeed(t, d)
+			}
+			if s[i%30].Failed() {
+				again(t, d, &s[i%30], true)
+			}
+			elapse(10 * time.Millisecond)
+			require.Equal(t, record.BreakerClosed, d.State(), i)
+		}
+	})
 	bubble("OpensItWhenNobodyIsAnsweredAnyMore", func(t *testing.T, d *downstream.Dependency) {
 		var s downstream.Streak
 		again(t, d, &s, true)

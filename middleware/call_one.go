@@ -180,6 +180,7 @@ func (c *calling) conclude(
 ) (class string, _ error) {
 	if err == nil {
 		permit.End(false, fault.Fault{})
+		c.rt.Gates.answered()
 		r.Reply = reply
 		if reply == nil {
 			r.Reply = noReply{}

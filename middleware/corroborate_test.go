@@ -23,6 +23,7 @@ import (
 type shop struct {
 	bad     map[int64]bool
 	latency time.Duration // the longest; a call takes a random part of it
+	takes   time.Duration // what a bad one's takes besides
 	down    func() bool
 
 	mu     sync.Mutex
@@ -62,6 +63,11 @@ func (s *shop) part(d time.Duration) time.Duration {
 func (s *shop) do(ctx context.Context, r *record.Record) (any, error) {
 	if d := s.part(s.latency); d > 0 {
 		if err := sleep(ctx, d); err != nil {
+			return nil, err
+		}
+	}
+	if s.bad[r.Offset] && s.takes > 0 {
+		if err := sleep(ctx, s.takes); err != nil {
 			return nil, err
 		}
 	}

@@ -43,10 +43,11 @@ func (d *doubt) note(c *chain, is Decision) {
 }
 
 func (d *doubt) round(c *chain, e *CallError) {
+	more := int64(0)
 	if !d.counted {
-		d.counted = true
-		c.rt.Gates.doubt(1)
+		d.counted, more = true, 1
 	}
+	c.rt.Gates.doubt(more)
 	if d.rounds++; d.rounds == 1 {
 		d.since, d.began = time.Now(), e.answers
 	}
@@ -102,12 +103,15 @@ func (d *doubt) clear(s *Gates) {
 // doubts are the records of a route that are in doubt at this moment. From some number on the scheduler begins nothing
 // more until one of them succeeds, is charged, or finds the gate shut: a breaker opens when half of what it saw in its
 // window has failed, and after a busy minute that takes long; without this bound each record of the backlog would fail
-// once and wait in memory, to make it happen.
+// once and wait in memory, to make it happen. As many must have begun to fail since anybody was answered: bad records of a
+// healthy service, however many are in doubt, must not keep those from it that it answers.
 type doubts struct {
+	dep  *downstream.Dependency
 	most int64 // 0 for a route that does not call
-	now  atomic.Int64
+	held atomic.Bool
 
 	mu   sync.Mutex
+	now  int64
 	from time.Time // since when they are too many
 }
 
@@ -116,28 +120,34 @@ func mostDoubts(cfg downstream.Config) int64 {
 	return int64(max(cfg.MaxConcurrent, 2*cfg.Breaker.MinRequests))
 }
 
-func (d *doubts) shut() bool { return d.most > 0 && d.now.Load() >= d.most }
+func (d *doubts) shut() bool { return d.held.Load() }
 
 func (d *doubts) since() (time.Time, bool) {
-	if !d.shut() {
-		return time.Time{}, false
-	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.from, true
+	return d.from, d.shut()
 }
 
-// doubt counts records that have come into doubt, or out of it.
+// doubt counts records that have come into doubt, or out of it. It is told with 0 of whatever else may have ended the stop:
+// an answer, or that one in doubt has failed once more, for others may have been answered meanwhile.
 func (s *Gates) doubt(n int64) {
 	d := &s.doubts
 	d.mu.Lock()
-	now := d.now.Add(n)
-	crossed := (now >= d.most) != (now-n >= d.most)
+	d.now += n
+	held := d.now >= d.most && d.dep.Unanswered() >= d.most
+	crossed := d.held.Swap(held) != held
 	if crossed {
 		d.from = time.Now()
 	}
 	d.mu.Unlock()
 	if crossed {
 		s.changed()
+	}
+}
+
+// answered is told of each call that succeeded.
+func (s *Gates) answered() {
+	if s.doubts.shut() {
+		s.doubt(0)
 	}
 }

@@ -80,7 +80,7 @@ func (s *Gates) calls(d *downstream.Dependency) {
 	}
 	if s.find(g.Name()) == g {
 		s.called = g
-		s.doubts.most = mostDoubts(d.Config())
+		s.doubts.dep, s.doubts.most = d, mostDoubts(d.Config())
 	}
 }
 
