@@ -71,6 +71,29 @@ func TestOffsetStore(t *testing.T) {
 		require.Equal(t, tally{Records: 200, Effected: 200}, w.one())
 	})
 
+	// Members come and go faster than a rebalance lasts, as an autoscaler that cannot decide. The audit compares the order of
+	// each key.
+	eachStore(t, "AStormOfMembersKeepsEachKeyInOrder", func(t *testing.T, store dedup.Store) {
+		w := newWorld(t, kafkatest.Fake(t).ListenAddrs(), 8)
+		w.store = store
+		want := w.mixture(4000)
+		stays := w.start(w.setup())
+		w.past(50)
+		for range 4 {
+			var guests []*member
+			for range 3 {
+				guests = append(guests, w.start(w.setup()))
+			}
+			w.past(w.effected() + 50)
+			for _, g := range guests {
+				g.quit()
+			}
+		}
+		w.drained()
+		stays.quit()
+		require.Equal(t, want, w.one())
+	})
+
 	// An inbox route of the same topic has rows, and nothing else that says where it is.
 	t.Run("AnInboxRouteOfItsTopicIsReadFromTheCommittedOffset", func(t *testing.T) {
 		t.Parallel()

@@ -19,9 +19,19 @@ import (
 // have paid and the bugs are fixed, so all that can be read and contradicts nothing has its effect now.
 func TestStay(t *testing.T) {
 	t.Parallel()
+	for _, store := range []string{inboxStore, offsetStore} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			evening(t, store)
+		})
+	}
+}
+
+func evening(t *testing.T, store string) {
+	t.Helper()
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
-	reports, ended := staying(ctx, t, "-records", "3000", "-pace", "2s", "-outage", "0", "-payments-outage", "0")
+	reports, ended := staying(ctx, t, "-store", store, "-records", "3000", "-pace", "2s", "-outage", "0", "-payments-outage", "0")
 
 	var before, after report
 	require.NoError(t, reports.Decode(&before))
