@@ -19,7 +19,7 @@ import (
 const (
 	// countEnv is how many schedules TestSchedules runs.
 	countEnv     = "HEADRACE_SCHEDULES"
-	defaultCount = 200
+	defaultCount = 240
 	// scheduleEnv is the schedule that TestOneSchedule runs, as it was printed.
 	scheduleEnv = "HEADRACE_SCHEDULE"
 	timesEnv    = "HEADRACE_SCHEDULE_TIMES"
@@ -39,8 +39,8 @@ func TestMain(m *testing.M) {
 
 // TestSchedules is the property: whatever happens, the ledger holds.
 func TestSchedules(t *testing.T) {
-	const lanes = 3
-	kinds := []string{applies, calls}
+	const lanes = 2
+	kinds := []string{applies, calls, queues, batches}
 	stores := []string{byID, byOffset}
 	count := number(t, countEnv, defaultCount)
 	require.NoError(t, flag.Set("rapid.checks", strconv.Itoa(max(1, count/(lanes*len(kinds)*len(stores))))))

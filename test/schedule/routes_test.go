@@ -32,8 +32,13 @@ func (s schedule) hangs() bool {
 }
 
 func (m *member) route() consumer.AnyRoute {
-	if m.r.Kind == calls {
+	switch m.r.Kind {
+	case calls:
 		return m.callRoute()
+	case queues:
+		return consumer.QueueRoute[body]{Name: "post", Topic: m.r.topic, Queue: m.queue, Options: m.options()}
+	case batches:
+		return consumer.BatchRoute[body]{Name: "post", Topic: m.r.topic, Apply: m.applyAll, Options: m.options()}
 	}
 	return consumer.Route[body]{Name: "post", Topic: m.r.topic, Apply: m.apply, Options: m.options()}
 }
@@ -131,30 +136,68 @@ func (m *member) call(ctx context.Context, e consumer.Event[body]) (string, erro
 	return e.ID, verb(do, "warehouse")
 }
 
+// effect is what every record's handler writes.
+const effect = `insert into effects (run, part, off, id, member) values ($1, $2, $3, $4, $5)`
+
+func (m *member) effectOf(e consumer.Event[body]) []any {
+	return []any{m.r.group, e.Partition, e.Offset, e.ID, m.name}
+}
+
 func (m *member) apply(ctx context.Context, tx pgx.Tx, e consumer.Event[body]) error {
 	m.line.hit(onHandle, nil)
-	if _, err := tx.Exec(ctx, `insert into effects (run, part, off, id, member) values ($1, $2, $3, $4, $5)`,
-		m.r.group, e.Partition, e.Offset, e.ID, m.name); err != nil {
+	if _, err := tx.Exec(ctx, effect, m.effectOf(e)...); err != nil {
 		return err
 	}
-	k := e.Data.K
-	if k > 0 && m.try(e.Partition, e.Offset, e.Data.Do) > k {
-		return nil
+	statement, err := m.fails(e)
+	if statement != "" {
+		_, err = tx.Exec(ctx, statement)
 	}
-	do := e.Data.Do
+	return err
+}
+
+func (m *member) queue(b *pgx.Batch, e consumer.Event[body]) error {
+	m.line.hit(onHandle, nil)
+	b.Queue(effect, m.effectOf(e)...)
+	statement, err := m.fails(e)
+	if statement != "" {
+		b.Queue(statement)
+	}
+	return err
+}
+
+// applyAll names the members that fail by a verb. A statement that fails says of nobody that it was his.
+func (m *member) applyAll(ctx context.Context, tx pgx.Tx, es []consumer.Event[body]) error {
+	m.line.hit(onHandle, nil)
+	failed := fault.Members{}
+	b := &pgx.Batch{}
+	for i, e := range es {
+		b.Queue(effect, m.effectOf(e)...)
+		statement, err := m.fails(e)
+		if statement != "" {
+			b.Queue(statement)
+		}
+		failed[i] = err
+	}
+	if len(failed.Failed()) > 0 {
+		return failed
+	}
+	return tx.SendBatch(ctx, b).Close()
+}
+
+// fails gives the statement that fails, or the error, that the event asks for.
+func (m *member) fails(e consumer.Event[body]) (statement string, err error) {
+	do, k := e.Data.Do, e.Data.K
+	if k > 0 && m.try(e.Partition, e.Offset, do) > k {
+		return "", nil
+	}
 	if state, ok := strings.CutPrefix(do, "sql "); ok {
-		_, err := tx.Exec(ctx, fmt.Sprintf(`do $$ begin raise exception 'boom' using errcode = '%s'; end $$`, state))
-		return err
+		return fmt.Sprintf(`do $$ begin raise exception 'boom' using errcode = '%s'; end $$`, state), nil
 	}
-	switch do {
-	case "hang":
-		_, err := tx.Exec(ctx, `select pg_sleep(60)`)
-		return err
-	case "unavailable":
-		return verb(do, "warehouse")
+	switch {
+	case do == "hang":
+		return `select pg_sleep(60)`, nil
+	case strings.Contains(do, " "): // it was the call's, or the decoder's
+		return "", nil
 	}
-	if strings.Contains(do, " ") { // it was the call's, or the decoder's
-		return nil
-	}
-	return verb(do, "")
+	return "", verb(do, "warehouse")
 }

@@ -13,6 +13,8 @@ import (
 const (
 	applies = "apply"
 	calls   = "call"
+	queues  = "queue"
+	batches = "batch"
 
 	byID     = "inbox"
 	byOffset = "offsets"
