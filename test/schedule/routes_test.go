@@ -18,7 +18,7 @@ import (
 )
 
 // deadline is of attempts and calls in schedules with records that need one.
-const deadline = 250 * time.Millisecond
+const deadline = time.Second
 
 var errBoom = errors.New("boom")
 
