@@ -33,6 +33,23 @@
 // dependency without spending attempts, fault.Skip for no effect. It may run more than once, so whatever it does beside
 // tx may happen more than once. Handlers of other records share its transaction, each behind a savepoint of its own.
 //
+// # Routes that queue, and routes that get a whole group
+//
+// A handler that executes its SQL waits for the server once a statement. A [QueueRoute] queues it instead, and everything
+// that a group queued is one round trip, with COMMIT:
+//
+//	consumer.QueueRoute[OrderPlaced]{
+//		Name: "post-order-to-ledger", Topic: "orders",
+//		Queue: func(b *pgx.Batch, e consumer.Event[OrderPlaced]) error {
+//			b.Queue(`update accounts set balance = balance - $1 where id = $2`, e.Data.Amount, e.Data.Account)
+//			return nil
+//		},
+//	}
+//
+// A [BatchRoute] gets all events of a group and writes set-based SQL. It names those that failed with fault.Members; when
+// it does not, they are found by halving. Both promise for each record what a Route does; docs/guarantees.md compares
+// them. A handler that touches anything but its batch or its tx is wrong: it may run more than once.
+//
 // # Routes that call
 //
 // A [CallRoute] asks a dependency for each record and then writes what came of it:

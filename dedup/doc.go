@@ -52,6 +52,16 @@
 // updates it in COMMIT's trip instead of inserting a row a record. It does not know a record that its producer sent
 // twice. offsets.go has its diagram and invariants.
 //
+// # Kinds
+//
+// How a handler's SQL gets into the transaction is the kind of its [Work]. An [Apply] executes it, record by record, as
+// above. What a [Queue] queues is one pipeline with COMMIT at its end (queue.go, trip.go): nothing commits that did not go
+// through as a whole, and the first result that fails names its record; it is left out, and the others are sent again.
+// Texts are described and arguments encoded before anything is sent (texts.go, pipeline.go), because pgx must close the
+// connection when it finds out in the middle of a batch. A [Batch] is called once for all fresh records (grouped.go);
+// those that it does not name are found by halving. What says nothing about a record (a deadline, a hang, a lost
+// connection in company) is nobody's failure: each runs alone next time.
+//
 // # Dead records
 //
 // [Route.Bury] commits a record's verdict before its dead letter is produced: redelivered, it is never run again, and
