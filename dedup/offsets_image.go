@@ -257,6 +257,9 @@ func (l leaders) note(offset int64, epoch int32) leaders {
 		l.unknown = max(l.unknown, offset+1)
 		return l
 	}
+	if n := len(l.terms); n > 0 && l.terms[n-1].epoch == epoch && l.terms[n-1].from <= offset {
+		return l
+	}
 	i, ok := slices.BinarySearchFunc(l.terms, epoch, func(t term, epoch int32) int { return cmp.Compare(t.epoch, epoch) })
 	switch {
 	case !ok:

@@ -37,6 +37,10 @@ func (s runs) add(r run) runs {
 	if r.from >= r.to {
 		return s
 	}
+	if n := len(s); n > 0 && s[n-1].to == r.from {
+		s[n-1].to = r.to
+		return s
+	}
 	i, _ := slices.BinarySearchFunc(s, r.from, func(x run, from int64) int { return cmp.Compare(x.to, from) })
 	j := i
 	for j < len(s) && s[j].from <= r.to {
