@@ -60,6 +60,11 @@ var batchFailures = map[string]Batch{
 
 func TestBatch_OneThatFailsIsFound(t *testing.T) {
 	t.Parallel()
+	eachStore(t, testBatchOneThatFailsIsFound)
+}
+
+func testBatchOneThatFailsIsFound(t *testing.T) {
+	t.Parallel()
 	for name, f := range batchFailures {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -67,7 +72,7 @@ func TestBatch_OneThatFailsIsFound(t *testing.T) {
 			b := newBench(t, setup{cfg: Config{MaxBatchTime: time.Hour}, route: RouteConfig{Writers: 1}})
 			b.groupsOf(size)
 			for _, at := range []int{0, 50, 99} {
-				b.exec("truncate eff, headrace.inbox")
+				b.exec("truncate eff, headrace.inbox, headrace.offsets")
 				clear(b.attempts)
 				rs := recs(newOwner(), size)
 				b.runWork(rs, batchUnless(int64(at), f))
@@ -82,6 +87,11 @@ func TestBatch_OneThatFailsIsFound(t *testing.T) {
 }
 
 func TestBatch(t *testing.T) {
+	t.Parallel()
+	eachStore(t, testBatch)
+}
+
+func testBatch(t *testing.T) {
 	t.Parallel()
 
 	t.Run("OneCallForAGroup", func(t *testing.T) {
@@ -211,6 +221,7 @@ func TestBatch(t *testing.T) {
 		requireClass(t, fault.ClassTransient, rs[2])
 		requireClass(t, fault.ClassPermanent, rs[5])
 		requireOutcomes(t, record.Skipped, rs[7])
+		b.beside(1)
 		b.requireLedger(17)
 		require.Equal(t, map[string]int{"": 18, "transient": 1, "permanent": 1}, b.attempts)
 	})
@@ -247,6 +258,7 @@ func TestBatch(t *testing.T) {
 			return errors.Join(batchEffect(ctx, tx, rs), fault.Skip("not for us"))
 		}))
 		requireOutcomes(t, record.Skipped, rs...)
+		b.beside(5)
 		b.requireLedger(0)
 	})
 
@@ -265,6 +277,7 @@ func TestBatch(t *testing.T) {
 	})
 
 	t.Run("DuplicatesInAGroupAndAcrossGroups", func(t *testing.T) {
+		onlyByID(t, "it knows no identities")
 		t.Parallel()
 		b := newBench(t, setup{})
 		rs := append(recs(newOwner(), 10), recAs(newOwner(), 10, "", "id-3", "value-3"))
@@ -445,13 +458,13 @@ func TestBatch(t *testing.T) {
 		b := newBench(t, setup{dsn: proxy.DSN(), look: dsn, cfg: Config{MaxBatchTime: time.Hour}, route: RouteConfig{Writers: 1}})
 		work := batchUnless(4, batchFailures["SQLError"])
 		b.runWork(recs(newOwner(), size), work) // its connection has prepared all there is
-		b.exec("truncate eff, headrace.inbox")
+		b.exec("truncate eff, headrace.inbox, headrace.offsets")
 		before := proxy.Requests()
 		b.runWork(recs(newOwner(), size), work)
 		trips := proxy.Requests() - before
 		for i := range trips {
 			for _, cut := range []pgtest.Action{pgtest.CutReply, pgtest.CutBefore} {
-				b.exec("truncate eff, headrace.inbox")
+				b.exec("truncate eff, headrace.inbox, headrace.offsets")
 				rs := recs(newOwner(), size)
 				met := proxy.Once(pgtest.At(proxy.Requests()+i), cut)
 				b.runUntilCharged(rs, work)

@@ -2,6 +2,7 @@ package dedup
 
 import (
 	"context"
+	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -31,6 +32,22 @@ type withHead struct {
 }
 
 func (h withHead) Scan(dest ...any) error { return h.row.Scan(append(h.head, dest...)...) }
+
+// beside says that so many records are done without an effect, which only offsets count.
+func (b *workbench) beside(n int) {
+	if b.rt.cfg.Store == ByOffset {
+		b.others = n
+	}
+}
+
+// each is v's value for the store of the test.
+func each[T any](t *testing.T, byID, byOffset T) T {
+	t.Helper()
+	if storeOf(t) == ByOffset {
+		return byOffset
+	}
+	return byID
+}
 
 // count is how many offsets from 0 on are done.
 func (s storedOffsets) count() int {
