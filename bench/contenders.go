@@ -39,7 +39,7 @@ func (c contender) over(name string, change func(*load.Shape)) contender {
 func aQuarter(s *load.Shape) { s.Records = max(s.Records/4, 1) }
 
 // The kinds of Headrace's routes, as contenders call them.
-var kinds = []string{"apply"}
+var kinds = []string{"apply", "queue", "batch"}
 
 // stores are Headrace's memories.
 var stores = []string{"inbox", "offsets"}

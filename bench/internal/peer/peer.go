@@ -22,6 +22,8 @@ import (
 // modes are what a child of this binary can be. Each consumes until ctx ends.
 var modes = map[string]func(ctx context.Context, s *child.Session) error{
 	"headrace-apply": headraceApply,
+	"headrace-queue": headraceQueue,
+	"headrace-batch": headraceBatch,
 	"headrace-call":  headraceCall,
 	"stock":          stockApply,
 	"stock-call":     stockCall,

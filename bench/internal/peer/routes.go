@@ -1,0 +1,57 @@
+package peer
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/headrace/headrace/bench/internal/child"
+	"github.com/headrace/headrace/bench/internal/load"
+	"github.com/headrace/headrace/consumer"
+	"github.com/headrace/headrace/fault"
+)
+
+// headraceQueue is a route whose effects are queued: the statements of a whole group are one trip.
+func headraceQueue(ctx context.Context, s *child.Session) error {
+	w := newWatch(s)
+	return runHeadrace(ctx, s, w, consumer.QueueRoute[load.Posting]{
+		Name: "post", Topic: s.Topic, Options: options(s),
+		Queue: func(b *pgx.Batch, e event) error {
+			w.begin(e)
+			s.Done(1)
+			if e.Data.Poison {
+				// What nobody sees before the database does is the dearer failure.
+				b.Queue(`update accounts set balance = balance / $1 where id = $2`, 0, e.Data.Account)
+				return nil
+			}
+			b.Queue(updateAccount, e.Data.Amount, e.Data.Account)
+			return nil
+		},
+	})
+}
+
+// headraceBatch is a route that gets all fresh records of a group: one UPDATE of their sums, the same as franz-set's.
+func headraceBatch(ctx context.Context, s *child.Session) error {
+	w := newWatch(s)
+	return runHeadrace(ctx, s, w, consumer.BatchRoute[load.Posting]{
+		Name: "post", Topic: s.Topic, Options: options(s),
+		Apply: func(ctx context.Context, tx pgx.Tx, es []event) error {
+			items := make([]item, len(es))
+			failed := fault.Members{}
+			for i, e := range es {
+				w.begin(e)
+				items[i].Posting = e.Data
+				if e.Data.Poison {
+					failed[i] = fault.Permanent(errPoison)
+				}
+			}
+			s.Done(len(es))
+			if len(failed) > 0 {
+				return failed
+			}
+			accounts, amounts := sums(items)
+			_, err := tx.Exec(ctx, updateSet, accounts, amounts)
+			return err
+		},
+	})
+}
