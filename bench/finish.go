@@ -10,8 +10,10 @@ import (
 )
 
 const (
-	// pollEvery is how often the database is asked near the end of a run, seldomEvery before.
+	// The database is asked every pollEvery at the end of a run, every nowAndThen when the handlers have seen nearly
+	// everything, and every seldomEvery before.
 	pollEvery   = 3 * time.Millisecond
+	nowAndThen  = 50 * time.Millisecond
 	seldomEvery = 500 * time.Millisecond
 	// stalled is after what time without any progress a run has failed.
 	stalled = time.Minute
@@ -89,15 +91,25 @@ func (f *finish) look(ctx context.Context) (over bool, err error) {
 	if f.books == load.Nothing {
 		return f.seen >= f.topic.Records, nil
 	}
-	if f.near() || time.Since(f.asked) > seldomEvery {
-		return f.ask(ctx)
+	if time.Since(f.asked) < f.patience() {
+		return false, nil
 	}
-	return false, nil
+	return f.ask(ctx)
 }
 
-// near says that the handlers have seen nearly everything. Asking the database before would slow what is measured; what
-// children say is up to a twentieth of a second old, so the last of them is not waited for.
-func (f *finish) near() bool { return f.seen >= (f.topic.Fresh+f.topic.Dead)*97/100 }
+// patience is how long the database is left alone: asking it slows what is measured. What children say is up to a
+// twentieth of a second old, so the last records are not waited for; and handlers that run again have seen everything
+// long before it is committed.
+func (f *finish) patience() time.Duration {
+	const nearly = 97
+	switch {
+	case f.seen < (f.topic.Fresh+f.topic.Dead)*nearly/100:
+		return seldomEvery
+	case f.posted < f.topic.Total()*nearly/100:
+		return nowAndThen
+	}
+	return pollEvery
+}
 
 func (f *finish) ask(ctx context.Context) (over bool, err error) {
 	f.asked = time.Now()

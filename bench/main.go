@@ -8,6 +8,7 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -51,6 +52,7 @@ func run(ctx context.Context, s settings) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
+	fmt.Printf("%s, %s, %d processors; %d records a run, %d runs\n", runtime.Version(), runtime.GOOS, runtime.NumCPU(), s.records, s.rounds)
 	for _, sc := range scenarios {
 		if !s.runs(sc.name) {
 			continue

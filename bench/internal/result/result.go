@@ -91,7 +91,7 @@ func Median(xs []float64) float64 {
 // Stock is the contender that the others are compared with.
 const Stock = "stock"
 
-// Compare sets each result's ratio to stock's in the same scenario.
+// Compare sets each result's ratio to stock's in the same scenario. A rate that was given, under a load, is no result.
 func Compare(results []Result) {
 	type place struct {
 		scenario   string
@@ -104,7 +104,7 @@ func Compare(results []Result) {
 		}
 	}
 	for i, r := range results {
-		if base := stock[place{r.Scenario, r.Partitions}]; base > 0 && r.Verified {
+		if base := stock[place{r.Scenario, r.Partitions}]; base > 0 && r.Verified && r.P50 == nil {
 			results[i].RatioToStock = known(r.Rate / base)
 		}
 	}

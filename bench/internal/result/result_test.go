@@ -40,11 +40,13 @@ func TestCompare(t *testing.T) {
 		{Scenario: "s", Contender: "a", Partitions: 1, Rate: 25, Verified: true},
 		{Scenario: "s", Contender: "a", Partitions: 8, Rate: 25, Verified: true},
 		{Scenario: "s", Contender: "wrong", Partitions: 1, Rate: 99},
+		{Scenario: "s", Contender: "loaded", Partitions: 1, Rate: 20, Verified: true, P50: known(3)},
 	}
 	Compare(rs)
 	require.InDelta(t, 2.5, *rs[1].RatioToStock, 0)
 	require.Nil(t, rs[2].RatioToStock, "stock did not run there")
 	require.Nil(t, rs[3].RatioToStock, "what is not verified has no ratio")
+	require.Nil(t, rs[4].RatioToStock, "its rate is the load's")
 }
 
 func TestWriteHasTheShapeThatReadersExpect(t *testing.T) {
