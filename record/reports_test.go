@@ -92,10 +92,23 @@ func (u *usage) declared(n ast.Node) bool {
 	return true
 }
 
+// ofRoute says that a Kind is a route's, which package dedup has.
+func ofRoute(e ast.Expr) bool {
+	if c, ok := e.(*ast.CallExpr); ok {
+		e = c.Fun
+	}
+	s, ok := e.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	x, ok := s.X.(*ast.Ident)
+	return ok && x.Name == "dedup"
+}
+
 func (u *usage) used(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.KeyValueExpr:
-		if key, ok := n.Key.(*ast.Ident); ok && strings.EqualFold(key.Name, "kind") {
+		if key, ok := n.Key.(*ast.Ident); ok && strings.EqualFold(key.Name, "kind") && !ofRoute(n.Value) {
 			u.judge(n.Value)
 		}
 	case *ast.AssignStmt:
