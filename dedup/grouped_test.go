@@ -174,7 +174,7 @@ func testBatch(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				b := newBench(t, setup{})
+				b := newBench(t, setup{cfg: Config{MaxBatchTime: time.Hour}}) // a cut would leave them behind too
 				o := newOwner()
 				rs := make([]*record.Record, 20)
 				for i := range rs {

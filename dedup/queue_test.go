@@ -161,7 +161,7 @@ func testQueue(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				b := newBench(t, setup{})
+				b := newBench(t, setup{cfg: Config{MaxBatchTime: time.Hour}}) // a cut would leave them behind too
 				o := newOwner()
 				rs := make([]*record.Record, 20)
 				for i := range rs {
@@ -188,6 +188,23 @@ func testQueue(t *testing.T) {
 				b.requireLedger(20)
 			})
 		}
+	})
+
+	t.Run("StatementsAreExecutedAtMostTwice", func(t *testing.T) {
+		t.Parallel()
+		const size = 60
+		b := newBench(t, setup{cfg: Config{MaxBatchTime: time.Hour}, route: RouteConfig{Writers: 1}})
+		b.exec("create sequence runs")
+		rs := recs(newOwner(), size)
+		b.runWork(rs, Queue(func(ctx context.Context, pending *pgx.Batch, r *record.Record) error {
+			pending.Queue("select nextval('runs')") // which no rollback undoes
+			if r.Offset%10 == 5 {
+				pending.Queue("select 1/0")
+			}
+			return queueEffect(ctx, pending, r)
+		}))
+		b.requireLedger(size - 6)
+		require.LessOrEqual(t, query[int](b, "select last_value from runs"), 2*size)
 	})
 
 	t.Run("ManyFailures", func(t *testing.T) {
