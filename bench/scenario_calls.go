@@ -17,10 +17,12 @@ func calls(ctx context.Context, b *bench) error {
 	}
 	defer stop()
 	route := contender{name: "headrace-call", mode: "headrace-call", books: load.Inbox}
+	queue := contender{name: "headrace-call/queue", mode: "headrace-call-queue", books: load.Inbox}
 	field := []contender{
 		{name: result.Stock, mode: "stock-call", books: load.StockInbox},
 		route,
 		route.with("in-flight-256", func(o *child.Options) { o.InFlight = 256 }),
+		queue.with("in-flight-256", func(o *child.Options) { o.InFlight = 256 }),
 		route.with("kafka-stock", func(o *child.Options) { o.Transport = "stock" }),
 	}
 	// The stock stack makes one call a partition at a time: with more of them there is more to do in the same time.

@@ -14,7 +14,7 @@ import (
 
 // CallRoute calls a dependency for each record of one topic, and then writes what came of it.
 //
-//	Call ──► Apply and the inbox row, one transaction
+//	Call ──► Apply, or Queue, and the inbox row, one transaction
 //
 // A call cannot join the transaction. It is made at least once: after a crash, a rebalance or an answer that was lost it
 // is made again, always with the same idempotency key (see package downstream). Apply and its effects happen exactly
@@ -40,8 +40,12 @@ type CallRoute[T, R any] struct {
 	// mean. Calls of different keys run side by side. Required.
 	Call func(ctx context.Context, e Event[T]) (R, error)
 	// Apply writes what the event and the call's result are to effect, as Route.Apply does. If it fails it is tried again
-	// with the same result, without another call, for as long as this process has the record. Required.
+	// with the same result, without another call, for as long as this process has the record. Either Apply or Queue is
+	// required.
 	Apply func(ctx context.Context, tx pgx.Tx, e Event[T], result R) error
+	// Queue is for a route that queues its SQL instead of executing it, as QueueRoute.Queue does, with the call's result: the
+	// statements of all records whose calls are back share a round trip.
+	Queue func(b *pgx.Batch, e Event[T], result R) error
 
 	Options
 }
@@ -70,6 +74,7 @@ type calling struct {
 	repeat     Repeat
 	timeout    time.Duration
 	do         func(ctx context.Context, r *record.Record) (reply any, err error) // nil if the user gave none
+	both       bool                                                               // Apply and Queue
 }
 
 func (r CallRoute[T, R]) spec() spec {
@@ -80,9 +85,13 @@ func (r CallRoute[T, R]) spec() spec {
 	if r.Call != nil {
 		s.call.do = r.do
 	}
-	if r.Apply != nil {
+	switch {
+	case r.Apply != nil:
 		s.work = dedup.Apply(r.apply)
+	case r.Queue != nil:
+		s.work = dedup.Queue(r.queue)
 	}
+	s.call.both = r.Apply != nil && r.Queue != nil
 	return s
 }
 
@@ -96,9 +105,26 @@ func (r CallRoute[T, R]) do(ctx context.Context, rec *record.Record) (any, error
 }
 
 func (r CallRoute[T, R]) apply(ctx context.Context, tx pgx.Tx, rec *record.Record) error {
-	result, ok := rec.Reply.(*R)
-	if !ok {
-		return errNoReply // of a record that was not called for: never an Apply with a result that nobody gave
+	result, err := resultOf[R](rec)
+	if err != nil {
+		return err
 	}
 	return r.Apply(ctx, tx, eventOf[T](rec), *result)
+}
+
+func (r CallRoute[T, R]) queue(_ context.Context, b *pgx.Batch, rec *record.Record) error {
+	result, err := resultOf[R](rec)
+	if err != nil {
+		return err
+	}
+	return r.Queue(b, eventOf[T](rec), *result)
+}
+
+// resultOf is what the record's call gave. There is none of a record that was not called for: it is never written with a
+// result that nobody gave.
+func resultOf[R any](rec *record.Record) (*R, error) {
+	if result, ok := rec.Reply.(*R); ok {
+		return result, nil
+	}
+	return nil, errNoReply
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -203,6 +204,33 @@ func TestCallRoute(t *testing.T) {
 		require.NotContains(t, text, `headrace_breaker_trips_total{dependency="payments"} 0`)
 		require.Contains(t, lines.String(), `level=WARN msg="breaker opens" dependency=payments`)
 		require.Contains(t, lines.String(), `msg="breaker closes" dependency=payments`)
+	})
+
+	t.Run("QueuesWithTheResultOfTheCallAndDoesNotCallAgainForAStatementThatFails", func(t *testing.T) {
+		t.Parallel()
+		b, p := newBed(t), newPayments(t)
+		route := p.route(dependency(t, "payments"))
+		route.Apply = nil
+		var failures atomic.Int32
+		route.Queue = func(batch *pgx.Batch, e Event[item], r receipt) error {
+			if e.Data.ID == "order-7" && failures.Add(1) == 1 {
+				batch.Queue("do $$ begin raise exception 'not today' using errcode = '40001'; end $$")
+			}
+			batch.Queue("insert into effects (route, id, kind) values ('charge', $1, $2)", e.Data.ID, r.ID)
+			return nil
+		}
+		b.produce(items("order", 40)...)
+		b.produce(items("declined", 3)...)
+		r := b.start(b.config(), route)
+		require.Equal(t, map[record.Outcome]int{record.Effected: 40, record.Dead: 3}, b.outcomes(43))
+		r.stop()
+		receipts := b.receipts()
+		require.Len(t, receipts, 40)
+		require.Equal(t, "receipt of order-7", receipts["order-7"])
+		require.GreaterOrEqual(t, failures.Load(), int32(2))
+		for i := range 40 {
+			require.Equal(t, 1, p.calls(fmt.Sprintf("order-%d", i)), i)
+		}
 	})
 
 	t.Run("DoesNotCallAgainForAnApplyThatFails", func(t *testing.T) {

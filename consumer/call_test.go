@@ -101,6 +101,14 @@ func TestNew_RefusesCallRoute(t *testing.T) {
 		"RepeatThatIsNone": {
 			func(_ *testing.T, r *CallRoute[placed, receipt]) { r.Repeat = 7 }, "Repeat is 7",
 		},
+		"NothingThatWrites": {
+			func(_ *testing.T, r *CallRoute[placed, receipt]) { r.Apply = nil }, "fix: set CallRoute.Apply, or its Queue",
+		},
+		"TwoThatWrite": {
+			func(_ *testing.T, r *CallRoute[placed, receipt]) {
+				r.Queue = func(*pgx.Batch, Event[placed], receipt) error { return nil }
+			}, "has both Apply and Queue",
+		},
 		"NegativeCallTimeout": {
 			func(_ *testing.T, r *CallRoute[placed, receipt]) { r.CallTimeout = -1 }, "CallTimeout is -1ns",
 		},

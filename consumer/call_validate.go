@@ -18,6 +18,9 @@ func (s spec) callProblems(c Config, of string) []Problem {
 	if s.call.do == nil {
 		ps = append(ps, Problem{What: of + " has no Call", Fix: "set CallRoute.Call, or use a Route, which calls nobody"})
 	}
+	if s.call.both {
+		ps = append(ps, Problem{What: of + " has both Apply and Queue", Fix: "set one of them: they would write the same"})
+	}
 	ps = append(ps, s.call.repeat.problems(of)...)
 	ps = append(ps, negatives(of, []Term{{"CallTimeout", s.call.timeout}})...)
 	ps = append(ps, outside(of, []bound{{

@@ -183,7 +183,11 @@ func (s spec) problems(c Config) []Problem {
 		if s.kind == queueRoute {
 			field = "Queue"
 		}
-		ps = append(ps, Problem{What: fmt.Sprintf("%s has no %s", of, field), Fix: fmt.Sprintf("set %s.%s", s.kind, field)})
+		fix := fmt.Sprintf("set %s.%s", s.kind, field)
+		if s.call != nil {
+			fix += ", or its Queue"
+		}
+		ps = append(ps, Problem{What: fmt.Sprintf("%s has no %s", of, field), Fix: fix})
 	}
 	ps = append(ps, s.callProblems(c, of)...)
 	o := s.options

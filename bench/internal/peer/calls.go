@@ -107,6 +107,28 @@ func ask(ctx context.Context, c *http.Client, url string, p load.Posting) error 
 
 // headraceCall is the CallRoute of the README. Without a service it sleeps where it would call.
 func headraceCall(ctx context.Context, s *child.Session) error {
+	return callsAnd(ctx, s, func(r *callRoute) {
+		r.Apply = func(ctx context.Context, tx pgx.Tx, e event, _ receipt) error {
+			defer s.Done(1)
+			return post(ctx, tx, e.Data)
+		}
+	})
+}
+
+// headraceCallQueue is one that queues what it writes.
+func headraceCallQueue(ctx context.Context, s *child.Session) error {
+	return callsAnd(ctx, s, func(r *callRoute) {
+		r.Queue = func(b *pgx.Batch, e event, _ receipt) error {
+			s.Done(1)
+			b.Queue(updateAccount, e.Data.Amount, e.Data.Account)
+			return nil
+		}
+	})
+}
+
+type callRoute = consumer.CallRoute[load.Posting, receipt]
+
+func callsAnd(ctx context.Context, s *child.Session, writes func(*callRoute)) error {
 	payments, err := downstream.New(downstream.Config{Name: "payments", MaxConcurrent: s.Options.InFlight})
 	if err != nil {
 		return err
@@ -114,7 +136,7 @@ func headraceCall(ctx context.Context, s *child.Session) error {
 	client := &http.Client{Transport: payments.Transport(transport())}
 	defer client.CloseIdleConnections()
 	w := newWatch(s)
-	return runHeadrace(ctx, s, w, consumer.CallRoute[load.Posting, receipt]{
+	route := callRoute{
 		Name: "charge", Topic: s.Topic, Dependency: payments, Repeat: consumer.RepeatKeyed, Options: options(s),
 		Call: func(ctx context.Context, e event) (r receipt, err error) {
 			w.begin(e)
@@ -135,9 +157,7 @@ func headraceCall(ctx context.Context, s *child.Session) error {
 			}
 			return r, decodeReceipt(resp, &r)
 		},
-		Apply: func(ctx context.Context, tx pgx.Tx, e event, _ receipt) error {
-			defer s.Done(1)
-			return post(ctx, tx, e.Data)
-		},
-	})
+	}
+	writes(&route)
+	return runHeadrace(ctx, s, w, route)
 }

@@ -21,21 +21,22 @@ import (
 
 // modes are what a child of this binary can be. Each consumes until ctx ends.
 var modes = map[string]func(ctx context.Context, s *child.Session) error{
-	"headrace-apply": headraceApply,
-	"headrace-queue": headraceQueue,
-	"headrace-batch": headraceBatch,
-	"headrace-call":  headraceCall,
-	"stock":          stockApply,
-	"stock-call":     stockCall,
-	"franz-rows":     franzRows,
-	"franz-set":      franzSet,
-	"franz-cte":      franzCTE,
-	"plain":          plain,
-	"sarama":         saramaPlain,
-	"postgres-rows":  postgresRows,
-	"postgres-set":   postgresSet,
-	"kafka-franz":    readFranz,
-	"kafka-sarama":   readSarama,
+	"headrace-apply":      headraceApply,
+	"headrace-queue":      headraceQueue,
+	"headrace-batch":      headraceBatch,
+	"headrace-call":       headraceCall,
+	"headrace-call-queue": headraceCallQueue,
+	"stock":               stockApply,
+	"stock-call":          stockCall,
+	"franz-rows":          franzRows,
+	"franz-set":           franzSet,
+	"franz-cte":           franzCTE,
+	"plain":               plain,
+	"sarama":              saramaPlain,
+	"postgres-rows":       postgresRows,
+	"postgres-set":        postgresSet,
+	"kafka-franz":         readFranz,
+	"kafka-sarama":        readSarama,
 }
 
 // Run is the contender that the session's spec names.
