@@ -29,7 +29,7 @@ type BatchRoute[T any] struct {
 var _ AnyRoute = BatchRoute[any]{}
 
 func (r BatchRoute[T]) spec() spec {
-	s := newSpec[T]("BatchRoute", r.Name, r.Topic, r.Options)
+	s := newSpec[T]("BatchRoute", r.Name, r.Topic, defaultLargeBatch, r.Options)
 	if r.Apply != nil {
 		s.work = dedup.Batch(func(ctx context.Context, tx pgx.Tx, rs []*record.Record) error {
 			es := make([]Event[T], len(rs))

@@ -78,7 +78,7 @@ type calling struct {
 }
 
 func (r CallRoute[T, R]) spec() spec {
-	s := newSpec[T]("CallRoute", r.Name, r.Topic, r.Options)
+	s := newSpec[T]("CallRoute", r.Name, r.Topic, defaultMaxBatch, r.Options)
 	s.call = &calling{
 		dependency: r.Dependency, repeat: r.Repeat, timeout: orElse(r.CallTimeout, defaultCallTimeout),
 	}

@@ -26,7 +26,11 @@ const (
 	defaultHardGrace         = 5 * time.Second
 	defaultCommitInterval    = time.Second
 
-	defaultMaxBatch         = 500
+	defaultMaxBatch = 500
+	// defaultLargeBatch is of routes whose groups are one trip or a few, however large: measured, 2,000 records a group give
+	// them 1.3 to 2 times the rate of 500. A route that executes a statement a record gains nothing, and waits longer for
+	// each COMMIT.
+	defaultLargeBatch       = 2000
 	defaultMaxBatchTime     = 200 * time.Millisecond
 	defaultLanes            = 2
 	defaultWriters          = 4
@@ -71,13 +75,13 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// withDefaults copies.
-func (o Options) withDefaults() Options {
+// withDefaults copies. maxBatch is the kind of route's.
+func (o Options) withDefaults(maxBatch int) Options {
 	o.Attempts = orElse(o.Attempts, defaultAttempts)
 	o.AttemptTimeout = orElse(o.AttemptTimeout, defaultAttemptTimeout)
 	o.BackoffBase = orElse(o.BackoffBase, defaultBackoffBase)
 	o.BackoffCap = orElse(o.BackoffCap, defaultBackoffCap)
-	o.MaxBatch = orElse(o.MaxBatch, defaultMaxBatch)
+	o.MaxBatch = orElse(o.MaxBatch, maxBatch)
 	o.Lanes = orElse(o.Lanes, defaultLanes)
 	return o
 }

@@ -23,7 +23,7 @@ func TestPlan(t *testing.T) {
 
 	t.Run("DefaultsFit", func(t *testing.T) {
 		t.Parallel()
-		s := spec{name: "a", topic: "b", options: Options{}.withDefaults()}
+		s := spec{name: "a", topic: "b", options: Options{}.withDefaults(defaultMaxBatch)}
 		for _, sum := range plan(Config{}.withDefaults(), []spec{s}) {
 			require.True(t, sum.Fits(), sum)
 			require.Empty(t, sum.Fix())

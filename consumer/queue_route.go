@@ -31,7 +31,7 @@ type QueueRoute[T any] struct {
 var _ AnyRoute = QueueRoute[any]{}
 
 func (r QueueRoute[T]) spec() spec {
-	s := newSpec[T](queueRoute, r.Name, r.Topic, r.Options)
+	s := newSpec[T](queueRoute, r.Name, r.Topic, defaultLargeBatch, r.Options)
 	if r.Queue != nil {
 		s.work = dedup.Queue(func(_ context.Context, b *pgx.Batch, rec *record.Record) error {
 			return r.Queue(b, eventOf[T](rec))

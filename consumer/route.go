@@ -97,7 +97,7 @@ type Options struct {
 
 	// MaxBatch is the most records that share a message and a transaction. Nothing waits to fill one.
 	//
-	// Defaults to 500.
+	// Defaults to 500, and to 2000 for a QueueRoute and a BatchRoute, whose groups take few trips however large they are.
 	MaxBatch int
 	// Lanes is how many messages of one partition are processed side by side.
 	//
@@ -153,7 +153,7 @@ func namesOf(specs []spec) []string {
 }
 
 func (r Route[T]) spec() spec {
-	s := newSpec[T]("Route", r.Name, r.Topic, r.Options)
+	s := newSpec[T]("Route", r.Name, r.Topic, defaultMaxBatch, r.Options)
 	if r.Apply != nil {
 		s.work = dedup.Apply(func(ctx context.Context, tx pgx.Tx, rec *record.Record) error {
 			return r.Apply(ctx, tx, eventOf[T](rec))
@@ -163,8 +163,11 @@ func (r Route[T]) spec() spec {
 }
 
 // newSpec is what all kinds of route have.
-func newSpec[T any](kind, name, topic string, o Options) spec {
-	s := spec{kind: kind, name: name, topic: topic, namesLetters: o.DeadLetterTopic != "", options: o.withDefaults(), decode: decodeInto[T](o.Decode)}
+func newSpec[T any](kind, name, topic string, maxBatch int, o Options) spec {
+	s := spec{
+		kind: kind, name: name, topic: topic, namesLetters: o.DeadLetterTopic != "",
+		options: o.withDefaults(maxBatch), decode: decodeInto[T](o.Decode),
+	}
 	if !strings.HasSuffix(topic, dlq.Suffix) {
 		s.options.DeadLetterTopic = orElse(s.options.DeadLetterTopic, dlq.DefaultTopic(topic))
 	}

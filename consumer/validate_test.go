@@ -265,7 +265,7 @@ func TestNew_Refuses(t *testing.T) {
 
 func TestWarnings(t *testing.T) {
 	t.Parallel()
-	s := spec{name: "slow", options: Options{AttemptTimeout: 6 * time.Second}.withDefaults()}
+	s := spec{name: "slow", options: Options{AttemptTimeout: 6 * time.Second}.withDefaults(defaultMaxBatch)}
 	require.Len(t, warnings(Config{}.withDefaults(), []spec{s}), 1)
 	s.options.AttemptTimeout = 5 * time.Second
 	require.Empty(t, warnings(Config{}.withDefaults(), []spec{s}))
@@ -340,4 +340,13 @@ func TestRetention(t *testing.T) {
 		require.Empty(t, made.retentionProblems(found))
 		require.Zero(t, made.retention(made.specs[0], found))
 	})
+}
+
+func TestMaxBatchFollowsTheKind(t *testing.T) {
+	t.Parallel()
+	small, large := Options{}, Options{MaxBatch: 7}
+	require.Equal(t, 500, Route[item]{Options: small}.spec().options.MaxBatch)
+	require.Equal(t, 2000, QueueRoute[item]{Options: small}.spec().options.MaxBatch)
+	require.Equal(t, 2000, BatchRoute[item]{Options: small}.spec().options.MaxBatch)
+	require.Equal(t, 7, BatchRoute[item]{Options: large}.spec().options.MaxBatch)
 }

@@ -78,7 +78,8 @@ type SourceConfig struct {
 	// MaxInFlight caps the records of a partition that are fetched and not yet passed by the watermark. Above it the
 	// partition is paused, below half of it resumed.
 	//
-	// Defaults to 20 times the largest MaxBatch of the topic's subscriptions, at least 2,000.
+	// Defaults to 20 times the largest MaxBatch of the topic's subscriptions, at least 2,000 and at most 10,000; but never less
+	// than 4 times that MaxBatch.
 	MaxInFlight int
 	// MaxInFlightBytes caps the same for the process, in bytes of memory; each claim has an equal share, all claims
 	// of replay topics together that of one. One fetch of each partition may exceed it.
@@ -173,7 +174,7 @@ const (
 	fetchMaxPartitionBytes = 512 << 10
 	maxConcurrentFetches   = 4
 	minInFlight            = 2000
-	inFlightBatches        = 20
+	manyInFlight           = 10_000
 	rebalanceReserve       = time.Second
 )
 
