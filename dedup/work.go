@@ -14,10 +14,6 @@ import (
 // errAttempt is the Err of an attempt whose time is up.
 var errAttempt = context.DeadlineExceeded
 
-var errConnection = errors.New("the connection was lost")
-
-var errSlowCommit = errors.New("its COMMIT took longer than CommitTimeout three times (a deferred trigger?)")
-
 const (
 	toSavepoint   = "rollback to savepoint " + savepoint
 	moveSavepoint = "release savepoint " + savepoint + "; savepoint " + savepoint
@@ -200,113 +196,6 @@ func outmatched(cause error) error {
 	return fault.Transient(cause)
 }
 
-// blame counts who was running when the connection was lost. Where nobody in particular was (a savepoint, COMMIT), the
-// second time separates the group; alone that says nothing about the record, and it waits for the database.
-func (g *group) blame(e *entry) verdict {
-	switch alone := g.alone(); {
-	case alone == nil && e == nil:
-		for _, x := range g.entries {
-			x.losses++
-			x.solo = x.solo || x.losses >= 2
-		}
-	case alone == nil:
-		e.solo = true
-	case e == nil && !g.slow:
-		alone.err = fault.Unavailable(errConnection, fault.Database)
-	default:
-		g.suspectKiller(alone)
-	}
-	return lost
-}
-
-// suspectKiller is for a record that was alone when the connection was lost. Three times it was its own doing, provided
-// that each time a connection beside it has lived on: an administrator who ends all sessions, a pooler that restarts and
-// a proxy that resets say nothing about the record. The tries are seconds apart.
-func (g *group) suspectKiller(e *entry) {
-	switch {
-	case g.beside == nil && !e.watched:
-		e.watched = true // from now on somebody looks
-	case !g.slow && !g.othersLive():
-		e.err = fault.Unavailable(errConnection, fault.Database)
-	default:
-		if e.lossesAlone++; e.lossesAlone >= 3 {
-			g.convict(e)
-			return
-		}
-		g.leaveTurn() // it is over: nobody need wait for the rest
-		g.rest(e, time.Second<<e.lossesAlone)
-	}
-}
-
-// watchBeside takes a second connection for the time of a group, to see whether it outlives the first.
-func (g *group) watchBeside() {
-	ctx, cancel := context.WithTimeout(g.ctx, acquireTimeout)
-	defer cancel()
-	conn, err := g.rt.in.pool.Acquire(ctx)
-	if err != nil {
-		return // then nobody has looked, and nothing is proved
-	}
-	if conn.Ping(ctx) != nil {
-		conn.Release()
-		return
-	}
-	g.beside = conn
-}
-
-func (g *group) leaveBeside() {
-	if g.beside != nil {
-		g.beside.Release()
-		g.beside = nil
-	}
-}
-
-func (g *group) othersLive() bool {
-	if g.beside == nil {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), acquireTimeout)
-	defer cancel()
-	return g.beside.Ping(ctx) == nil
-}
-
-// rest waits before the record's next try, unless its delivery ends.
-func (g *group) rest(e *entry, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-e.r.Soft():
-	case <-e.c.ctx.Done():
-	}
-}
-
-// convict gives its verdict to a record that was alone three times when the connection was lost. Should its last COMMIT
-// have gone through after all, that does no harm: whoever tries it again or buries it asks the inbox first.
-func (g *group) convict(e *entry) {
-	ctx, cancel := context.WithTimeout(context.Background(), acquireTimeout)
-	defer cancel()
-	err := g.rt.in.pool.Ping(ctx)
-	switch {
-	case err != nil:
-		e.err = fault.Unavailable(err, fault.Database)
-	case g.slow:
-		g.fail(e, fault.Transient(errSlowCommit))
-		g.rt.in.attempted(g.rt, e, fault.ClassTransient.String())
-	default:
-		g.fail(e, fault.Permanent(ErrCrashLoop))
-		g.rt.reportKiller(e.r)
-	}
-}
-
-// reportKiller tells of a record that takes down what it runs on: it may have stopped others.
-func (rt *Route) reportKiller(r *record.Record) {
-	rt.in.report(record.Report{
-		Kind: record.ReportCrashLoop, Route: rt.cfg.Name, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset,
-		Err:  ErrCrashLoop,
-		Hint: "look at its dead letter; until the handler bears it a replay will do the same",
-	})
-}
-
 // exec runs one of our own statements. A handler may have left the transaction in any state, so the answer decides.
 func (g *group) exec(sql string) bool {
 	g.w.impatient(g.conn.Conn().PgConn().Conn(), g.rt.cfg.AttemptTimeout+g.rt.in.cfg.HardGrace)
@@ -410,34 +299,6 @@ func (g *group) charge(e *entry, v verdict) {
 		return
 	}
 	g.rt.in.attempted(g.rt, e, class)
-}
-
-// escape takes back the rows of what is not done, in a transaction of its own, and stops the route.
-func (g *group) escape(e *entry) verdict {
-	g.rt.stop(ErrRouteStopped)
-	g.rt.in.report(record.Report{
-		Kind: record.ReportTransactionEnded, Route: g.rt.cfg.Name, Topic: e.r.Topic, Partition: e.r.Partition, Offset: e.r.Offset,
-		Err:  ErrRouteStopped,
-		Hint: "the handler of this record ended the transaction through tx.Conn(); what it wrote before that is durable, the record is not settled",
-	})
-	g.disconnect()
-	if err, hint := g.putRight(); err != nil {
-		g.rt.in.report(record.Report{
-			Kind: record.ReportTransactionEnded, Route: g.rt.cfg.Name, Topic: e.r.Topic, Partition: e.r.Partition, Offset: e.r.Offset,
-			Err: err, Hint: hint,
-		})
-	}
-	return escaped
-}
-
-// putRight makes the inbox say what is durable of a transaction that a handler has ended.
-func (g *group) putRight() (err error, hint string) { //nolint:revive,staticcheck // the hint belongs to the error
-	if g.rt.offsets != nil {
-		return g.markEscaped(), "records whose effects that made durable could not be marked as done: they run again when the route starts again"
-	}
-	ids := g.rows(func(x *entry) bool { return x.mode != done })
-	return g.rt.in.takeBack(g.rt.consumer, ids, array(g.w.cols.coords)),
-		"inbox rows of records that are not done could not be taken back: delete those without an effect before the route starts again"
 }
 
 // rows are the ids of those fresh records of the group that match, as an array.

@@ -1,0 +1,33 @@
+package dedup
+
+import (
+	"github.com/headrace/headrace/record"
+)
+
+// escape takes back the rows of what is not done, in a transaction of its own, and stops the route.
+func (g *group) escape(e *entry) verdict {
+	g.rt.stop(ErrRouteStopped)
+	g.rt.in.report(record.Report{
+		Kind: record.ReportTransactionEnded, Route: g.rt.cfg.Name, Topic: e.r.Topic, Partition: e.r.Partition, Offset: e.r.Offset,
+		Err:  ErrRouteStopped,
+		Hint: "the handler of this record ended the transaction through tx.Conn(); what it wrote before that is durable, the record is not settled",
+	})
+	g.disconnect()
+	if err, hint := g.putRight(); err != nil {
+		g.rt.in.report(record.Report{
+			Kind: record.ReportTransactionEnded, Route: g.rt.cfg.Name, Topic: e.r.Topic, Partition: e.r.Partition, Offset: e.r.Offset,
+			Err: err, Hint: hint,
+		})
+	}
+	return escaped
+}
+
+// putRight makes the inbox say what is durable of a transaction that a handler has ended.
+func (g *group) putRight() (err error, hint string) { //nolint:revive,staticcheck // the hint belongs to the error
+	if g.rt.offsets != nil {
+		return g.markEscaped(), "records whose effects that made durable could not be marked as done: they run again when the route starts again"
+	}
+	ids := g.rows(func(x *entry) bool { return x.mode != done })
+	return g.rt.in.takeBack(g.rt.consumer, ids, array(g.w.cols.coords)),
+		"inbox rows of records that are not done could not be taken back: delete those without an effect before the route starts again"
+}
