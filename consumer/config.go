@@ -122,7 +122,7 @@ type Config struct {
 	Writers int
 	// MaxInFlight is how many records of a partition may be fetched and not settled; above it the partition is paused.
 	//
-	// Defaults to 20 x the largest MaxBatch of the topic's routes, at least 2,000 and at most 10,000, but never less than 4 x.
+	// Defaults to 20 x the largest MaxBatch of the topic's routes.
 	MaxInFlight int
 	// MaxInFlightBytes is the same in bytes, for the process. One fetch of each partition may exceed it.
 	//

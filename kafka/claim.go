@@ -92,14 +92,9 @@ func (s *Source) limit(topic string, bytes int64) claim.Limit {
 	}
 	l.Records = minInFlight
 	for _, r := range s.routes[topic] {
-		l.Records = max(l.Records, inFlight(r.Line.MaxBatch))
+		l.Records = max(l.Records, inFlightBatches*r.Line.MaxBatch)
 	}
 	return l
-}
-
-// inFlight is enough for all lanes and for what waits behind busy keys, and bounded where batches are large: it is memory.
-func inFlight(maxBatch int) int {
-	return max(minInFlight, min(20*maxBatch, manyInFlight), 4*maxBatch)
 }
 
 // share gives every claim its share of memory anew. All claims of replay topics together have as much as one other: they

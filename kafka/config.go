@@ -78,8 +78,7 @@ type SourceConfig struct {
 	// MaxInFlight caps the records of a partition that are fetched and not yet passed by the watermark. Above it the
 	// partition is paused, below half of it resumed.
 	//
-	// Defaults to 20 times the largest MaxBatch of the topic's subscriptions, at least 2,000 and at most 10,000; but never less
-	// than 4 times that MaxBatch.
+	// Defaults to 20 times the largest MaxBatch of the topic's subscriptions, at least 2,000.
 	MaxInFlight int
 	// MaxInFlightBytes caps the same for the process, in bytes of memory; each claim has an equal share, all claims
 	// of replay topics together that of one. One fetch of each partition may exceed it.
@@ -169,12 +168,14 @@ type Subscription struct {
 }
 
 const (
-	fetchMaxWait           = 250 * time.Millisecond // a resume waits the fetch in flight out
-	fetchMaxBytes          = 4 << 20                // compressed: measured to become 38 MB
+	// fetchMaxWait is what a resume may cost: it waits the fetch in flight out, which asks for the other partitions of the
+	// broker, the replay topics for one, and those are empty.
+	fetchMaxWait           = 100 * time.Millisecond
+	fetchMaxBytes          = 4 << 20 // compressed: measured to become 38 MB
 	fetchMaxPartitionBytes = 512 << 10
 	maxConcurrentFetches   = 4
 	minInFlight            = 2000
-	manyInFlight           = 10_000
+	inFlightBatches        = 20
 	rebalanceReserve       = time.Second
 )
 
