@@ -37,7 +37,10 @@ type entry struct {
 	// attempt is that of a handler which has queued, and from, to are its statements in the writer's pipeline.
 	attempt  *attempt
 	from, to int
-	stale    bool // it met a prepared statement that had changed, once
+
+	// anew: its statements are described anew each time, for one failed by what the connection remembered, or may have.
+	// renewed: all connections were made anew for it.
+	anew, renewed bool
 
 	// outcome or err is its verdict; it is told when its group has ended.
 	outcome record.Outcome

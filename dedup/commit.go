@@ -35,6 +35,10 @@ func (g *group) concluded(tag string, err error) {
 		how = refusedMark
 	}
 	g.endMark(how)
+	if g.staleEnd(how, err) {
+		g.tell("rolled_back") // back in line, free of charge
+		return
+	}
 	switch how {
 	case committed:
 		g.outcomes()

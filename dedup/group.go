@@ -47,6 +47,7 @@ type group struct {
 	line  []*entry // those whose queued statements are to be sent
 	split bool     // somebody looks at results before COMMIT
 	told  bool     // the hook knows how it ended
+	anew  bool     // statements are described anew, or were: what the connection remembered of them is in doubt
 
 	unsaved bool // the savepoint was missing: a handler ended the transaction
 	slow    bool // COMMIT was not answered in time
@@ -255,9 +256,9 @@ func (g *group) run() bool {
 		g.worked = time.Since(g.ran)
 		g.commit()
 	case sealed:
-	case ended, lost, brokeOff, escaped, collided:
+	case ended, lost, brokeOff, escaped, collided, renewed:
 		g.tell("rolled_back")
-	case skipped, leftOut, undone, cutOff:
+	case skipped, leftOut, undone, cutOff, doubted:
 		panic("dedup: a record's verdict cannot end its group")
 	}
 	g.disconnect()

@@ -43,7 +43,10 @@ func (g *group) solve(set []*entry) verdict {
 			return g.unanswered()
 		}
 		v, err := g.attemptAll(set)
-		if v = g.followAll(set, v, err); v != undone {
+		if v = g.followAll(set, v, err); v == doubted {
+			continue
+		}
+		if v != undone {
 			return v
 		}
 		named, err := membersOf(set, err)
@@ -85,7 +88,7 @@ func (g *group) unanswered() verdict {
 func (g *group) attemptAll(set []*entry) (verdict, error) {
 	start := time.Now()
 	a := newAttempt(set[0].c.ctx, start.Add(g.rt.cfg.AttemptTimeout))
-	a.root.inner, a.scope.texts = g.tx, &g.w.texts
+	a.root.inner, a.scope.texts, a.scope.anew = g.tx, &g.w.texts, g.anew
 	rs := make([]*record.Record, len(set))
 	for i, e := range set {
 		e.since = start
@@ -111,7 +114,7 @@ func (g *group) attemptAll(set []*entry) (verdict, error) {
 	}
 	set[0].touched = f.sql
 	a.end(context.Canceled)
-	return judge(f), f.err
+	return g.doubt(judge(f), a.scope.doubtOf(f.err), g.anew, set...), f.err
 }
 
 func (g *group) callAll(a *attempt, work Batch, rs []*record.Record) (err error) {
@@ -176,6 +179,9 @@ func (g *group) followAll(set []*entry, v verdict, err error) verdict {
 		return g.undoAll(set, kept)
 	case leftOut, undone:
 		return g.undoAll(set, undone)
+	case doubted:
+		g.anew = true
+		return g.undoAll(set, doubted)
 	case cutOff:
 		return g.overtime(set, err)
 	case collided:
@@ -186,7 +192,7 @@ func (g *group) followAll(set []*entry, v verdict, err error) verdict {
 		return g.escape(set[0])
 	case brokeOff:
 		return g.brokenOff(set, err)
-	case ended, abandoned, sealed:
+	case ended, renewed, abandoned, sealed:
 		return v
 	}
 	return v

@@ -29,11 +29,12 @@ type Inbox struct {
 	turns *semaphore.Weighted // see turn
 	stuck stuckRuns
 
-	mu     sync.Mutex
-	idle   sync.Cond // a goroutine ended
-	live   int       // goroutines that Close waits for
-	closed bool
-	routes []*Route
+	mu      sync.Mutex
+	idle    sync.Cond // a goroutine ended
+	live    int       // goroutines that Close waits for
+	closed  bool
+	renewed time.Time // when all connections were made anew
+	routes  []*Route
 }
 
 // Open opens the inbox of the database that pool is connected to, through a pool of its own made from pool's
@@ -230,7 +231,7 @@ func (in *Inbox) takeBack(consumer int32, ids, coords string) (err error) {
 		ctx, cancel := context.WithTimeout(context.Background(), acquireTimeout)
 		_, err = in.pool.Exec(ctx, escapedSQL, consumer, ids, coords)
 		cancel()
-		if err == nil || isServerError(err) {
+		if err == nil || isServerError(err) && doubtOf(err) == none {
 			return err
 		}
 		if !wait(in.ctx, time.Second) {

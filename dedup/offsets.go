@@ -111,7 +111,11 @@ func (s *offsetStore) claim(ctx context.Context, at partition) (epoch int64, row
 	defer cancel()
 	in := s.rt.in
 	for range in.cfg.MaxConns + 1 { // each connection of the pool may have died there
+		since := time.Now()
 		epoch, row, err = scanOffsets(in.pool.QueryRow(ctx, acquireSQL, s.rt.consumer, at.topic.String(), at.n))
+		if doubtOf(err) != none && in.renew(since) {
+			continue
+		}
 		if err == nil || isServerError(err) || isConnect(err) || errors.Is(err, errOffsets) {
 			break
 		}

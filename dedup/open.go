@@ -60,6 +60,8 @@ func (g *group) open() bool {
 			if !g.pause() {
 				return false
 			}
+		case try == 0 && doubtOf(err) != none && g.rt.in.renew(g.began):
+			// A migration of the inbox's own tables: once more, on a new connection.
 		case isConflict(err):
 			if e := g.alone(); e != nil {
 				e.cause = err

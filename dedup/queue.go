@@ -3,6 +3,7 @@ package dedup
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -88,31 +89,48 @@ func (g *group) callQueue(a *attempt, e *entry) (err error) {
 }
 
 // stage makes what was queued ready to be sent: checks it, asks the server about texts that the connection does not know
-// yet, and encodes the arguments. What cannot be sent is its record's failure, and nothing of it was.
+// yet, and encodes the arguments. What cannot be sent is its record's failure, and nothing of it was; unless it does not
+// fit what the connection remembers: that is asked for once more.
 func (g *group) stage() verdict {
-	conn := g.conn.Conn()
-	all := textsOf(conn)
+	all := textsOf(g.conn.Conn())
 	all.begin()
+	v := g.describeLine(all)
+	if v == kept && !g.encodeLine(all) {
+		g.forget(all)
+		if v = g.describeLine(all); v == kept {
+			g.encodeLine(all)
+		}
+	}
+	g.line = g.standing(g.line)
+	return v
+}
+
+func (g *group) describeLine(all *texts) verdict {
 	var fresh []*text
 	for _, e := range g.line {
+		if e.mode != waiting {
+			continue
+		}
 		var err error
 		if fresh, err = g.lookUp(e, all, fresh); err != nil {
 			e.cause = err
 			g.charge(e, leftOut)
 		}
 	}
-	if len(fresh) > 0 {
-		if v := g.describe(all, fresh); v != kept {
-			return v
-		}
+	if len(fresh) == 0 {
+		return kept
 	}
+	return g.describe(all, fresh)
+}
+
+// encodeLine encodes the arguments. It is false, and nobody is to blame, if one does not fit a description from before.
+func (g *group) encodeLine(all *texts) bool {
 	for _, e := range g.line {
-		if e.mode == waiting {
-			g.encode(e, all)
+		if e.mode == waiting && !g.encode(e, all) {
+			return false
 		}
 	}
-	g.line = g.standing(g.line)
-	return kept
+	return true
 }
 
 // lookUp finds the texts of e's statements.
@@ -163,20 +181,24 @@ func (g *group) describe(all *texts, fresh []*text) verdict {
 	return g.blame(nil)
 }
 
-func (g *group) encode(e *entry, all *texts) {
+func (g *group) encode(e *entry, all *texts) bool {
 	pipe := &g.w.pipe
 	e.from = len(pipe.statements)
 	for _, q := range e.attempt.batch.QueuedQueries {
 		x, _ := all.find(q.SQL)
 		if err := pipe.add(g.conn.Conn().TypeMap(), x, q); err != nil {
+			if x.remembered && !g.anew {
+				return false
+			}
 			pipe.cut(e.from)
 			e.cause = err
 			g.charge(e, leftOut)
-			return
+			return true
 		}
 		g.split = g.split || q.Fn != nil
 	}
 	e.to = len(pipe.statements)
+	return true
 }
 
 // standing gives those of line that are to be sent: nobody before them has failed.
@@ -206,19 +228,43 @@ func (g *group) send() verdict {
 			return kept // without COMMIT: that comes now
 		}
 		g.arrived(t)
-		if v := g.followTrip(t, g.line[t.at]); v == cutOff {
+		before := slices.Clone(g.line[:t.at])
+		if v := g.settleTrip(t, g.line[t.at]); v == cutOff {
 			return kept
 		} else if v != kept {
 			return v
 		}
 		g.line = g.standing(g.line)
-		again, ahead = true, t.at
+		again, ahead = true, common(before, g.line)
 		g.line = g.cutLine(ahead)
 	}
 	if again && !g.exec(toSavepoint) {
 		return g.blame(nil)
 	}
 	return kept
+}
+
+// settleTrip deals with e, at which t failed: it is to be sent again, or has its verdict.
+func (g *group) settleTrip(t *trip, e *entry) verdict {
+	if d, ok := g.inDoubt(t); ok {
+		if resend, v := g.restage(d); v != kept || resend {
+			return v
+		}
+		if e.mode != waiting { // it cannot even be encoded now
+			return kept
+		}
+	}
+	return g.followTrip(t, e)
+}
+
+// common counts those of before that still stand, at the head of line.
+func common(before, line []*entry) (n int) {
+	for _, e := range before {
+		if n < len(line) && line[n] == e {
+			n++
+		}
+	}
+	return n
 }
 
 // mustSplit says that COMMIT must wait for the answers: somebody looks at them first; the mark of an offset store would
@@ -331,13 +377,6 @@ func (g *group) tellLost(t *trip) {
 	}
 }
 
-// isStale: what the server knows of a prepared statement is not what it was. The routine's name is the same in every
-// language.
-func isStale(err error) bool {
-	pg := serverError(err)
-	return pg != nil && (pg.Code == codeNoStatement || pg.Code == codeUnsupported && pg.Routine == "RevalidateCachedQuery")
-}
-
 // interrupted is for what ends a trip and is not one record's failure.
 func (g *group) interrupted(t *trip) verdict {
 	expired := errors.Is(t.a.Err(), errAttempt)
@@ -356,11 +395,6 @@ func (g *group) interrupted(t *trip) verdict {
 		return g.blame(g.alone())
 	case t.ours:
 		return g.blame(nil)
-	case isStale(t.err) && !g.line[t.at].stale:
-		// A table has changed under a statement that was prepared before. A new connection prepares anew.
-		g.line[t.at].stale = true
-		_ = g.conn.Conn().PgConn().Conn().Close()
-		return lost
 	}
 	return kept
 }

@@ -3,6 +3,7 @@ package dedup
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,6 +21,8 @@ type text struct {
 	results []int16 // the formats of its columns
 	formats []int16 // of its arguments when it was used last
 	err     error   // the server refuses it
+	// remembered: it was described for a group before this one.
+	remembered bool
 }
 
 // texts are the SQL texts that a connection knows, for pipelines. pgx has such a memory too, but finds out that an
@@ -56,13 +59,44 @@ func (t *texts) begin() {
 	all := t.mode == pgx.QueryExecModeDescribeExec || len(t.known) > t.most
 	for _, x := range t.known {
 		if !all && x.err == nil {
+			x.remembered = x.sd != nil
 			continue
 		}
-		if x.sd != nil && x.sd.Name != "" {
-			t.drop = append(t.drop, x.sd.Name)
-		}
+		t.leave(x)
 		delete(t.known, x.sql)
 	}
+}
+
+// leave has x deallocated.
+func (t *texts) leave(x *text) {
+	if x.sd != nil && x.sd.Name != "" {
+		t.drop = append(t.drop, x.sd.Name)
+	}
+}
+
+// forget forgets all, and gives what was known.
+func (t *texts) forget() (old map[string]*text) {
+	old, t.known = t.known, map[string]*text{}
+	for _, x := range old {
+		t.leave(x)
+	}
+	return old
+}
+
+// differ says whether one that is known is not what it was in old.
+func (t *texts) differ(old map[string]*text) bool {
+	for sql, x := range t.known {
+		if o := old[sql]; o != nil && o.sd != nil && x.sd != nil && !alike(o.sd, x.sd) {
+			return true
+		}
+	}
+	return false
+}
+
+// alike says whether parameters and columns have the same types.
+func alike(a, b *pgconn.StatementDescription) bool {
+	return slices.Equal(a.ParamOIDs, b.ParamOIDs) && slices.EqualFunc(a.Fields, b.Fields,
+		func(x, y pgconn.FieldDescription) bool { return x.DataTypeOID == y.DataTypeOID })
 }
 
 // find gives what is known of sql. ask says that the server must be asked first.

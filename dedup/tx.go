@@ -31,6 +31,7 @@ type scope struct {
 
 	mu      sync.Mutex
 	over    bool
+	anew    bool // statements are described anew, whatever the connection remembers of them
 	touched bool
 	raw     bool  // the handler had the connection itself in hand
 	open    int   // savepoints that are not ended
@@ -84,6 +85,14 @@ func (s *scope) leave(err error) {
 	s.mu.Unlock()
 }
 
+// options puts before args how pgx is to run the statement. What the handler says about that comes after it, and counts.
+func (s *scope) options(args []any) []any {
+	if !s.anew {
+		return args
+	}
+	return append([]any{pgx.QueryExecModeDescribeExec}, args...)
+}
+
 // close ends the handler's use of the transaction: what it left open is closed. The error is what a savepoint left open
 // amounts to; what the server said meanwhile is in s.failed, and whether it counts is seen by the transaction's state,
 // for the handler may have undone it.
@@ -116,7 +125,7 @@ func (t *handlerTx) Exec(ctx context.Context, sql string, args ...any) (tag pgco
 		return pgconn.CommandTag{}, err
 	}
 	defer func() { t.scope.leave(err) }()
-	return t.inner.Exec(ctx, sql, args...)
+	return t.inner.Exec(ctx, sql, t.scope.options(args)...)
 }
 
 // Query runs sql. Rows that the handler leaves open are closed after it.
@@ -125,7 +134,7 @@ func (t *handlerTx) Query(ctx context.Context, sql string, args ...any) (rows pg
 		return failedRows{err}, err
 	}
 	defer func() { t.scope.leave(err) }()
-	rows, err = t.inner.Query(ctx, sql, args...) //nolint:sqlclosecheck // the handler closes them, or the scope
+	rows, err = t.inner.Query(ctx, sql, t.scope.options(args)...) //nolint:sqlclosecheck // the handler closes them, or the scope
 	if err == nil {
 		t.scope.rows = append(t.scope.rows, rows)
 	}

@@ -40,6 +40,10 @@ const (
 	collided
 	// brokeOff: it left the connection unusable: closed, everything else again. One attempt.
 	brokeOff
+	// doubted: back to the savepoint, and it runs again with every statement described anew. No attempt.
+	doubted
+	// renewed: all connections are made anew, everything again. No attempt.
+	renewed
 	// lost: the connection is gone; everything again. No attempt, unless it is the killer.
 	lost
 	// ended: the delivery ended. Everything is rolled back, the others again. No attempt.
@@ -76,6 +80,8 @@ type facts struct {
 //	57014, or the deadline passed                      cutOff: Transient
 //	error or panic, no SQL executed                    leftOut
 //	error, panic, swallowed SQL error after SQL        undone
+//
+// Before anybody is charged for undone or brokeOff, doubt has a look.
 func judge(f facts) verdict {
 	_, skip := fault.AsSkip(f.err)
 	switch {

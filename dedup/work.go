@@ -99,6 +99,9 @@ func (g *group) follow(e *entry, v verdict) verdict {
 		return kept
 	case undone:
 		return g.undo()
+	case doubted:
+		e.anew = true
+		return g.undo(e)
 	case cutOff:
 		if u := g.undo(); u != kept {
 			return u
@@ -110,19 +113,20 @@ func (g *group) follow(e *entry, v verdict) verdict {
 		return g.blame(e)
 	case escaped:
 		return g.escape(e)
-	case brokeOff, ended, abandoned, sealed:
+	case brokeOff, renewed, ended, abandoned, sealed:
 		return v
 	}
 	return v
 }
 
-// undo goes back to the savepoint and runs again what had run well since: it was undone with the culprit. Should one of
-// them fail now, it is a culprit too, and the same happens again without it; each turn leaves one out, so it ends.
-func (g *group) undo() verdict {
+// undo goes back to the savepoint and runs again what had run well since: it was undone with the culprit; and then also.
+// Should one of them fail now, it is a culprit too, and the same happens again without it; each turn leaves one out (or
+// gives one its second run), so it ends.
+func (g *group) undo(also ...*entry) verdict {
 	if !g.exec(toSavepoint) {
 		return g.blame(nil)
 	}
-	again := slices.Clone(g.done[g.mark:])
+	again := append(slices.Clone(g.done[g.mark:]), also...)
 	g.done = g.done[:g.mark]
 	for _, e := range again {
 		e.mode = waiting
@@ -211,7 +215,7 @@ func (g *group) exec(sql string) bool {
 func (g *group) attempt(e *entry) verdict {
 	start := time.Now()
 	a := newAttempt(e.c.ctx, start.Add(g.rt.cfg.AttemptTimeout))
-	a.root.inner, a.scope.texts = g.tx, &g.w.texts
+	a.root.inner, a.scope.texts, a.scope.anew = g.tx, &g.w.texts, e.anew
 	e.since = start
 	e.r.Begin()
 	g.w.begin(g, a, e)
@@ -248,7 +252,7 @@ func (g *group) conclude(e *entry, a *attempt, err error) verdict {
 	f := g.look(e, a, err, left)
 	f.expired = expired
 	e.touched, e.raw, e.cause = f.sql, a.scope.raw, f.err
-	v := judge(f)
+	v := g.doubt(judge(f), a.scope.doubtOf(f.err), e.anew, e)
 	g.charge(e, v)
 	a.end(context.Canceled) // whatever it started is over
 	return v
@@ -295,7 +299,7 @@ func (g *group) charge(e *entry, v verdict) {
 			_ = g.conn.Conn().PgConn().Conn().Close() // not pgx's Close, which would wait for the server
 		}
 	case kept, skipped:
-	case collided, lost, ended, escaped, sealed, abandoned:
+	case collided, doubted, renewed, lost, ended, escaped, sealed, abandoned:
 		return
 	}
 	g.rt.in.attempted(g.rt, e, class)
