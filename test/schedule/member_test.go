@@ -75,12 +75,18 @@ func (m *member) config(pool *pgxpool.Pool) consumer.Config {
 		Brokers: m.r.brokers, Group: m.r.group, DB: pool, ClientID: m.name, Dial: m.line.dial(broker),
 		CreateDeadLetterTopics: true,
 		HeartbeatInterval:      20 * time.Millisecond, CommitInterval: 10 * time.Millisecond, SessionTimeout: 6 * time.Second,
-		DrainGrace: 500 * time.Millisecond, HardGrace: 500 * time.Millisecond, CommitReserve: time.Second,
+		// kfake counts a member that leaves while it waits in sync as one that had joined, and then waits for one more than
+		// there are until this is over.
+		RebalanceTimeout: rebalanceTimeout,
+		DrainGrace:       500 * time.Millisecond, HardGrace: 500 * time.Millisecond, CommitReserve: time.Second,
 		DeadLetterTimeout: m.r.letterTimeout(), Writers: m.r.Writers, MaxInFlight: max(2*m.r.MaxBatch, 8),
 		Hooks:  &record.Hooks{},
 		Logger: m.r.log.With("member", m.name),
 	}
 }
+
+// rebalanceTimeout must leave a schedule time after it, several times.
+const rebalanceTimeout = patience / 6
 
 // letterTimeout is short where members are killed: their last letters are under way for as long. Where nothing happens a
 // busy machine must not be taken for a lost reply, after which there may be a second letter.
