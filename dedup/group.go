@@ -37,6 +37,7 @@ type group struct {
 	began  time.Time
 	ran    time.Time     // when the first handler began
 	worked time.Duration // how long they took, all of todo or those before the cut; 0: it ended otherwise
+	late   bool          // they were worked on as one, and their time was up
 	todo   []*entry      // those whose handlers run
 	idle   []*entry      // fresh, but behind one that waits for another transaction: their rows are taken back
 	next   int           // the first of todo that has not run

@@ -210,6 +210,7 @@ func (g *group) undoAll(set []*entry, v verdict) verdict {
 func (g *group) overtime(set []*entry, err error) verdict {
 	if len(set) > 1 {
 		g.separateAll(set)
+		g.late = true
 		return g.keepDone(lost)
 	}
 	set[0].cause = err

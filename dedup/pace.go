@@ -8,6 +8,7 @@ import "time"
 //
 //	cut after n records             the limit falls to n less an eighth: the next group gets through
 //	full, and done in half the time it doubles, up to MaxBatch
+//	its attempt timed out           it falls to an eighth
 //	anything else                   says nothing
 //
 // A group that cannot be cut, because its effects are one trip or one call, and took too long has the limit fall in
@@ -46,3 +47,7 @@ func (p *pace) observeWhole(size, through int, took time.Duration) {
 	}
 	p.observe(size, through, took)
 }
+
+// timedOut learns from a group of so many records whose work as one took longer than an attempt may: each of them is alone
+// next time, and the groups after them must not end so again.
+func (p *pace) timedOut(size int) { p.limit = min(p.limit, max(1, size/8)) }

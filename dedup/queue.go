@@ -386,6 +386,7 @@ func (g *group) interrupted(t *trip) verdict {
 	case expired && g.alone() == nil:
 		// Which of them is slow is seen when each is alone.
 		g.separate()
+		g.late = true
 		g.tellLost(t)
 		return lost
 	case expired:

@@ -302,6 +302,9 @@ func testQueue(t *testing.T) {
 		requireOutcomes(t, record.Effected, rs...)
 		b.requireLedger(10)
 		require.Zero(t, b.counted(b.attempts, "transient"))
+		b.rt.mu.Lock()
+		defer b.rt.mu.Unlock()
+		require.Equal(t, 1, b.rt.pace.limit, "the groups after it are smaller")
 	})
 
 	t.Run("HardEndCancelsThePipeline", func(t *testing.T) {

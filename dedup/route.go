@@ -181,6 +181,9 @@ func (rt *Route) finish(g *group) {
 		e.r.Spent += e.charge()
 		g.release(e)
 	}
+	if g.late {
+		rt.pace.timedOut(len(g.entries))
+	}
 	if g.worked > 0 {
 		through := len(g.entries) - len(g.todo) + g.next
 		if g.calls[0].work.kind() == Executed {
