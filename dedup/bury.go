@@ -285,8 +285,9 @@ func writeGraves(
 	var written int64
 	b := &pgx.Batch{}
 	b.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
-	b.Queue(fmt.Sprintf("select set_config('lock_timeout', '%s', true), set_config('statement_timeout', '%s', true)",
-		ms(patience), ms(openTimeout)))
+	// Of a process that is paused, or cut off, the server must not keep the locks.
+	b.Queue(fmt.Sprintf("select set_config('lock_timeout', '%s', true), set_config('statement_timeout', '%s', true), "+
+		"set_config('idle_in_transaction_session_timeout', '%[2]s', true)", ms(patience), ms(openTimeout)))
 	b.Queue(burySQL, consumer, array(cols.ids), array(cols.hashes), array(cols.coords), reasons, texts).
 		Exec(func(tag pgconn.CommandTag) error { written = tag.RowsAffected(); return nil })
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {

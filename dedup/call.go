@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/headrace/headrace/record"
 )
 
@@ -36,6 +38,7 @@ type entry struct {
 	ask     bool          // only an inbox row can tell what is known of it
 	// attempt is that of a handler which has queued, and from, to are its statements in the writer's pipeline.
 	attempt  *attempt
+	queries  []pgx.QueuedQuery
 	from, to int
 
 	// anew: its statements are described anew each time, for one failed by what the connection remembered, or may have.

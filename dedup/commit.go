@@ -2,6 +2,7 @@ package dedup
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -30,10 +31,7 @@ func (g *group) commit() {
 
 // concluded gives the outcomes by COMMIT's answer.
 func (g *group) concluded(tag string, err error) {
-	how := judgeCommit(tag, err)
-	if m := g.marking; m != nil && !m.written && how == rolledBack {
-		how = refusedMark
-	}
+	how := g.marksEnd(judgeCommit(tag, err), err)
 	g.endMark(how)
 	if g.staleEnd(how, err) {
 		g.tell("rolled_back") // back in line, free of charge
@@ -71,6 +69,19 @@ func (g *group) concluded(tag string, err error) {
 		g.tell("unknown")
 		g.blame(nil)
 	}
+}
+
+// marksEnd is how, by whether the marks of an offset store were taken. After them, or where there are none, it is the
+// records' own transaction that is refused, be it by a deferred trigger that raises our code.
+func (g *group) marksEnd(how ending, err error) ending {
+	taken := g.marking == nil || g.marking.written
+	switch {
+	case how == fenced && taken && !errors.Is(err, errFenced):
+		return rolledBack
+	case how == rolledBack && !taken:
+		return refusedMark
+	}
+	return how
 }
 
 func (g *group) worthCommitting() bool {

@@ -110,6 +110,25 @@ func testCommit(t *testing.T) {
 		require.Equal(t, 1, b.counted(b.attempts, "permanent"))
 	})
 
+	t.Run("DeferredTriggerThatRaisesTheInboxsOwnCodeChargesItsCulpritAlone", func(t *testing.T) {
+		t.Parallel()
+		for name, work := range map[string]Work{"executed": Apply(effect), "queued": Queue(queueEffect), "grouped": Batch(batchEffect)} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t, setup{})
+				b.exec(`create function raising() returns trigger language plpgsql as $$
+					begin raise exception 'at commit' using errcode = 'HR001'; end $$`)
+				b.exec(`create constraint trigger raising after insert on eff deferrable initially deferred for each row
+					when (new.n = 7) execute function raising()`)
+				rs := recs(newOwner(), 20)
+				b.runWork(rs, work)
+				requireClass(t, fault.ClassPermanent, rs[7])
+				requireOutcomes(t, record.Effected, without(rs, 7)...)
+				b.requireLedger(19)
+			})
+		}
+	})
+
 	t.Run("BackendsAreTerminatedAndNobodyPays", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t, setup{})

@@ -51,6 +51,22 @@ func testConsumerBury(t *testing.T) {
 		}
 	}
 
+	t.Run("OfAnOperatorWhoIsCutOffTheServerKeepsNoLock", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, setup{})
+		conn, err := b.pool.Acquire(t.Context())
+		require.NoError(t, err)
+		defer conn.Release()
+		grave := newBurial(rec(newOwner(), 1, ""), said, storeOf(t) == ByOffset)
+		_, err = writeGraves(t.Context(), conn.Conn(), b.rt.consumer, buryLockTimeout, []*burial{grave})
+		require.NoError(t, err)
+		var idle string
+		require.NoError(t, conn.QueryRow(t.Context(), "show idle_in_transaction_session_timeout").Scan(&idle))
+		require.Equal(t, "15s", idle)
+		_, err = conn.Exec(t.Context(), "rollback")
+		require.NoError(t, err)
+	})
+
 	t.Run("NextPassFindsItDeadAndNeverRunsIt", func(t *testing.T) {
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()

@@ -553,6 +553,39 @@ func testQueueCallbacks(t *testing.T) {
 		b.requireLedger(19)
 	})
 
+	t.Run("WhatAHandlerDoesWithItsBatchAfterItsReturnIsLost", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, setup{route: RouteConfig{Writers: 1}})
+		rs := recs(newOwner(), 5)
+		var kept *pgx.Batch
+		b.runWork(rs, Queue(func(ctx context.Context, pending *pgx.Batch, r *record.Record) error {
+			if r.Offset == 1 {
+				kept = pending
+			}
+			if r.Offset == 2 {
+				kept.Queue("commit")
+				kept.QueuedQueries[0].SQL = "commit"
+			}
+			return queueEffect(ctx, pending, r)
+		}))
+		requireOutcomes(t, record.Effected, rs...)
+		b.requireLedger(5)
+		require.Empty(t, b.reports)
+	})
+
+	t.Run("NilAmongWhatWasQueuedIsItsRecordsFailure", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, setup{})
+		rs := recs(newOwner(), 5)
+		b.runWork(rs, queueUnless(3, func(_ context.Context, pending *pgx.Batch, _ *record.Record) error {
+			pending.QueuedQueries = append(pending.QueuedQueries, nil)
+			return nil
+		}))
+		requireErr(t, errNoQuery, rs[3])
+		requireOutcomes(t, record.Effected, without(rs, 3)...)
+		b.requireLedger(4)
+	})
+
 	t.Run("QueuesTooLate", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t, setup{route: RouteConfig{Writers: 1}})

@@ -50,6 +50,10 @@ func (s *statements) scan(sql string) error {
 			}
 			n += st.count()
 			st = statement{head: st.head[:0]}
+		case hidden(word):
+			return &TxError{Statement: word, Why: whyHides}
+		case name(word) == "pg_settings" && st.updates:
+			return &TxError{Statement: "update pg_settings", Why: whyLeaks}
 		case s.leaks(name(word), sc) && sc.atCall():
 			return &TxError{Statement: name(word), Why: "it changes the session for the records that come after"}
 		default:
@@ -70,6 +74,8 @@ type statement struct {
 	making bool
 	// temp: it makes something that lives as long as the session; drops: but for ON COMMIT DROP.
 	temp, drops bool
+	// updates: an UPDATE has begun, of this statement or of one in its WITH.
+	updates bool
 }
 
 func (st *statement) add(word string) {
@@ -92,6 +98,7 @@ func (st *statement) add(word string) {
 	case word != "or" && word != "replace" && word != "local" && word != "global":
 		st.making = false
 	}
+	st.updates = st.updates || word == "update"
 	st.last = [2]string{word, st.last[0]}
 }
 
@@ -112,6 +119,7 @@ func temporarySchema(name string) bool {
 }
 
 const (
+	whyHides = "a name with Unicode escapes hides what it is"
 	whyEnds  = "it would end the transaction that this record shares with others"
 	whyLeaks = "it would hold for the records that come after"
 	whyOurs  = "the savepoint is the inbox's"
@@ -223,6 +231,9 @@ func (s *statements) leaks(function string, arguments scanner) bool {
 	return false
 }
 
+// hidden says whether word is a name whose characters may be escaped: U&"\0061".
+func hidden(word string) bool { return strings.HasPrefix(word, `u&"`) }
+
 // name is a word without the quotes that keep it from being a keyword.
 func name(word string) string { return strings.Trim(word, `"`) }
 
@@ -250,6 +261,11 @@ func (s *scanner) token() (string, bool) {
 		case wordStart(c):
 			n := wordLen(rest)
 			s.at += n
+			if n == 1 && (c == 'u' || c == 'U') && strings.HasPrefix(s.text[s.at:], `&"`) {
+				n += 1 + quoted(s.text[s.at+1:], '"', false)
+				s.at += n - 1
+				return strings.ToLower(rest[:n]), true
+			}
 			if n == 1 && s.at < len(s.text) && s.text[s.at] == '\'' && (c == 'e' || c == 'E') {
 				s.at += quoted(s.text[s.at:], '\'', true)
 				return "'", true

@@ -64,6 +64,14 @@ func TestStatements(t *testing.T) {
 		"select $tag$x$tag$; commit":            "commit",
 		"select 1e5; commit":                    "commit",
 		"select pg_advisory_xact_lock(1)":       "",
+
+		`rollback to savepoint U&"\0068eadrace"`:                                               `u&"\0068eadrace"`,
+		`rollback to u&"!0068eadrace" uescape '!'`:                                             `u&"!0068eadrace"`,
+		`select pg_catalog.U&"set_con\0066ig"('a.b', '', false)`:                               `u&"set_con\0066ig"`,
+		`select U&'\0061', u & 1, u, "U&" from u`:                                              "",
+		"update pg_settings set setting = 'x' where name = 'search_path'":                      "update pg_settings",
+		"with w as (update pg_catalog.\"pg_settings\" set setting = 'x' returning 1) select 1": "update pg_settings",
+		"select setting from pg_settings":                                                      "",
 	} {
 		err := (&statements{}).check(sql)
 		if want == "" {

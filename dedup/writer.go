@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/record"
 )
@@ -26,6 +28,7 @@ type writer struct {
 	calls               []*call
 	entries, todo, done []*entry
 	line                []*entry
+	queries             []pgx.QueuedQuery // what was queued
 
 	mu      sync.Mutex
 	group   *group
@@ -112,6 +115,8 @@ func (w *writer) keep(g *group) {
 	}
 	clear(g.calls)
 	w.pipe.reset()
+	clear(w.queries)
+	w.queries = w.queries[:0]
 	w.calls, w.entries, w.todo, w.done = g.calls, g.entries, g.todo, g.done
 }
 
@@ -263,7 +268,7 @@ func (w *writer) takeAway(why error) {
 	since := e.since
 	w.away = true
 	w.group, w.attempt = nil, nil
-	w.calls, w.entries, w.todo, w.done, w.line, w.pipe = nil, nil, nil, nil, nil, pipeline{}
+	w.calls, w.entries, w.todo, w.done, w.line, w.queries, w.pipe = nil, nil, nil, nil, nil, nil, pipeline{}
 	// Out of the pool, which otherwise could not be closed; the handler may still hold it, so only its socket is closed.
 	_ = g.conn.Hijack().PgConn().Conn().Close()
 	w.fell(g, why, fault.ClassTransient)
