@@ -437,21 +437,6 @@ func testQueue(t *testing.T) {
 			"select count(*) from pg_prepared_statements where name like 'headrace%'").Scan(&prepared))
 		require.LessOrEqual(t, prepared, 100)
 	})
-
-	t.Run("TableThatChangesUnderAPreparedStatementIsNobodysFailure", func(t *testing.T) {
-		t.Parallel()
-		b := newBench(t, setup{route: RouteConfig{Writers: 1}})
-		read := Queue(func(ctx context.Context, pending *pgx.Batch, r *record.Record) error {
-			pending.Queue("select * from acc where id = $1", r.Offset)
-			return queueEffect(ctx, pending, r)
-		})
-		b.runWork(recs(newOwner(), 1), read)
-		b.exec("truncate eff, headrace.inbox, headrace.offsets; alter table acc add column more int")
-		rs := recs(newOwner(), 1)
-		b.runWork(rs, read)
-		requireOutcomes(t, record.Effected, rs...)
-		b.requireLedger(1)
-	})
 }
 
 func TestQueue_Callbacks(t *testing.T) {
