@@ -85,8 +85,7 @@ func testBury(t *testing.T) {
 		b.requireLedger(1)
 	})
 
-	t.Run("ProducersDuplicateOfADeadRecordIsADuplicate", func(t *testing.T) {
-		onlyByID(t, "it knows no identities")
+	runByID(t, "ProducersDuplicateOfADeadRecordIsADuplicate", "it knows no identities", func(t *testing.T) {
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()
 		b.bury(recAs(o, 1, "", "same", "v"), "permanent")
@@ -97,8 +96,7 @@ func testBury(t *testing.T) {
 		b.requireLedger(0)
 	})
 
-	t.Run("EffectedAndSkippedGetNoDeadLetter", func(t *testing.T) {
-		onlyByID(t, "of what is done it does not know how it ended")
+	runByID(t, "EffectedAndSkippedGetNoDeadLetter", "of what is done it does not know how it ended", func(t *testing.T) {
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()
 		b.run([]*record.Record{rec(o, 1, "")}, effect)
@@ -132,8 +130,7 @@ func testBury(t *testing.T) {
 		require.Equal(t, DeadOwn, b.bury(r, "undecodable"))
 	})
 
-	t.Run("ReplayTakesOverAndKeepsTheFirstCoordinates", func(t *testing.T) {
-		onlyByID(t, "it knows no identities")
+	runByID(t, "ReplayTakesOverAndKeepsTheFirstCoordinates", "it knows no identities", func(t *testing.T) {
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()
 		dead := rec(o, 1, "")
@@ -238,8 +235,7 @@ func testBury(t *testing.T) {
 		require.Less(t, after-before, int64(n/2))
 	})
 
-	t.Run("IdentityInOtherHandsIsBusyAndTheOthersAreBuried", func(t *testing.T) {
-		onlyByID(t, "nobody has a place in hand")
+	runByID(t, "IdentityInOtherHandsIsBusyAndTheOthersAreBuried", "nobody has a place in hand", func(t *testing.T) {
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()
 		rs := recs(o, 10)

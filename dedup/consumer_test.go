@@ -112,8 +112,7 @@ func testConsumerBury(t *testing.T) {
 		require.Equal(t, 1, query[int](b, "select count(*) from headrace.inbox"))
 	})
 
-	t.Run("RecordThatRunsAtThisMomentIsWaitedFor", func(t *testing.T) {
-		onlyByID(t, "what runs is not waited for: it is fenced off, and rolled back")
+	runByID(t, "RecordThatRunsAtThisMomentIsWaitedFor", "what runs is not waited for: it is fenced off, and rolled back", func(t *testing.T) {
 		t.Parallel()
 		for name, c := range map[string]struct {
 			ends error
@@ -154,8 +153,7 @@ func testConsumerBury(t *testing.T) {
 		}
 	})
 
-	t.Run("RecordThatRunsForLongIsBusy", func(t *testing.T) {
-		onlyByID(t, "what runs is not waited for: it is fenced off, and rolled back")
+	runByID(t, "RecordThatRunsForLongIsBusy", "what runs is not waited for: it is fenced off, and rolled back", func(t *testing.T) {
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()
 		tx, err := b.pool.Begin(t.Context()) // another member's

@@ -50,8 +50,7 @@ func testContention(t *testing.T) {
 	t.Parallel()
 
 	for _, n := range []int{1, 10, 500} {
-		t.Run(fmt.Sprintf("OwnerOf%dOf500Hangs", n), func(t *testing.T) {
-			onlyByID(t, "it knows no identities")
+		runByID(t, fmt.Sprintf("OwnerOf%dOf500Hangs", n), "it knows no identities", func(t *testing.T) {
 			t.Parallel()
 			b, o := newBench(t, setup{}), newOwner()
 			rs := recs(o, 500)
@@ -81,8 +80,7 @@ func testContention(t *testing.T) {
 		b.requireLedger(20)
 	})
 
-	t.Run("OwnerOfADuplicateCommits", func(t *testing.T) {
-		onlyByID(t, "it knows no identities")
+	runByID(t, "OwnerOfADuplicateCommits", "it knows no identities", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t, setup{})
 		rs := recs(newOwner(), 20)
@@ -130,8 +128,7 @@ func testContention(t *testing.T) {
 		requireErr(t, record.ErrLost, rs...)
 	})
 
-	t.Run("TwoGroupsOfOneProcessNeverMeetOnOneId", func(t *testing.T) {
-		onlyByID(t, "it knows no identities")
+	runByID(t, "TwoGroupsOfOneProcessNeverMeetOnOneId", "it knows no identities", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t, setup{})
 		var wg sync.WaitGroup
@@ -213,8 +210,7 @@ func testContention(t *testing.T) {
 		b.requireLedger(9)
 	})
 
-	t.Run("SerializationFailureIsRetriedFree", func(t *testing.T) {
-		onlyByID(t, "it runs read committed only")
+	runByID(t, "SerializationFailureIsRetriedFree", "it runs read committed only", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t, setup{route: RouteConfig{Isolation: pgx.Serializable}})
 		var wg sync.WaitGroup

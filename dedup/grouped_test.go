@@ -276,8 +276,7 @@ func testBatch(t *testing.T) {
 		b.requireLedger(0)
 	})
 
-	t.Run("DuplicatesInAGroupAndAcrossGroups", func(t *testing.T) {
-		onlyByID(t, "it knows no identities")
+	runByID(t, "DuplicatesInAGroupAndAcrossGroups", "it knows no identities", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t, setup{})
 		rs := append(recs(newOwner(), 10), recAs(newOwner(), 10, "", "id-3", "value-3"))

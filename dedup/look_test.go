@@ -21,8 +21,7 @@ func TestLook(t *testing.T) {
 func testLook(t *testing.T) {
 	t.Parallel()
 
-	t.Run("KnowsWhatARunWouldAnswer", func(t *testing.T) {
-		onlyByID(t, "it knows no identities, and of what is done not how it ended")
+	runByID(t, "KnowsWhatARunWouldAnswer", "it knows no identities, and of what is done not how it ended", func(t *testing.T) {
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()
 		b.run([]*record.Record{rec(o, 1, "")}, effect)

@@ -241,8 +241,7 @@ func testQueue(t *testing.T) {
 		}
 	})
 
-	t.Run("DuplicatesInAGroupAndAcrossGroups", func(t *testing.T) {
-		onlyByID(t, "it knows no identities")
+	runByID(t, "DuplicatesInAGroupAndAcrossGroups", "it knows no identities", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t, setup{})
 		o, again := newOwner(), newOwner()

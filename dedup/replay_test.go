@@ -201,8 +201,7 @@ func testReplay(t *testing.T) {
 		b.requireLedger(0)
 	})
 
-	t.Run("ReplayOfWhatNeverDiedIsADuplicate", func(t *testing.T) {
-		onlyByID(t, "its inbox knows the dead ones alone, and of others there are no letters")
+	runByID(t, "ReplayOfWhatNeverDiedIsADuplicate", "its inbox knows the dead ones alone, and of others there are no letters", func(t *testing.T) {
 		t.Parallel()
 		for name, apply := range map[string]Apply{"effected": effect, "skipped": skip} {
 			t.Run(name, func(t *testing.T) {

@@ -65,8 +65,7 @@ func testRun(t *testing.T) {
 		require.Equal(t, 3, b.counted(b.answers, "own"))
 	})
 
-	t.Run("ProducersDuplicateIsADuplicate", func(t *testing.T) {
-		onlyByID(t, "it knows no identities")
+	runByID(t, "ProducersDuplicateIsADuplicate", "it knows no identities", func(t *testing.T) {
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()
 		first, second := recAs(o, 1, "", "same", "v"), recAs(o, 2, "", "same", "v")
@@ -77,8 +76,7 @@ func testRun(t *testing.T) {
 		b.requireLedger(1)
 	})
 
-	t.Run("SameIdTwiceInOneGroupIsOneEffect", func(t *testing.T) {
-		onlyByID(t, "it knows no identities")
+	runByID(t, "SameIdTwiceInOneGroupIsOneEffect", "it knows no identities", func(t *testing.T) {
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()
 		rs := []*record.Record{
@@ -90,8 +88,7 @@ func testRun(t *testing.T) {
 		b.requireLedger(4)
 	})
 
-	t.Run("SameIdTwiceUnderOneKeyIsOneEffectAndNotARowWithoutIt", func(t *testing.T) {
-		onlyByID(t, "it knows no identities")
+	runByID(t, "SameIdTwiceUnderOneKeyIsOneEffectAndNotARowWithoutIt", "it knows no identities", func(t *testing.T) {
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()
 		rs := []*record.Record{
@@ -116,8 +113,7 @@ func testRun(t *testing.T) {
 		}
 	})
 
-	t.Run("WhatComesBeforeAConflictOfItsKeyIsEffected", func(t *testing.T) {
-		onlyByID(t, "it knows no identities")
+	runByID(t, "WhatComesBeforeAConflictOfItsKeyIsEffected", "it knows no identities", func(t *testing.T) {
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()
 		b.run([]*record.Record{recAs(o, 0, "a", "same", "v")}, effect)
@@ -129,8 +125,7 @@ func testRun(t *testing.T) {
 		b.requireLedger(2)
 	})
 
-	t.Run("SameIdTwiceAndTheFirstFailsTheSecondRuns", func(t *testing.T) {
-		onlyByID(t, "it knows no identities")
+	runByID(t, "SameIdTwiceAndTheFirstFailsTheSecondRuns", "it knows no identities", func(t *testing.T) {
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()
 		rs := []*record.Record{recAs(o, 1, "", "same", "v"), recAs(o, 2, "", "same", "v")}
@@ -140,8 +135,7 @@ func testRun(t *testing.T) {
 		b.requireLedger(1)
 	})
 
-	t.Run("SameIdOtherBytesIsAConflictAndNoEffect", func(t *testing.T) {
-		onlyByID(t, "it knows no identities")
+	runByID(t, "SameIdOtherBytesIsAConflictAndNoEffect", "it knows no identities", func(t *testing.T) {
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()
 		first, second, behind := recAs(o, 1, "", "same", "v"), recAs(o, 2, "k", "same", "other"), rec(o, 3, "k")
@@ -165,8 +159,7 @@ func testRun(t *testing.T) {
 		require.Equal(t, 4, query[int](b, "select count(*) from eff"))
 	})
 
-	t.Run("ForeignRecordsWithoutAnIdAreNoDuplicatesOfEachOther", func(t *testing.T) {
-		onlyByID(t, "it knows no identities")
+	runByID(t, "ForeignRecordsWithoutAnIdAreNoDuplicatesOfEachOther", "it knows no identities", func(t *testing.T) {
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()
 		rs := make([]*record.Record, 5)
@@ -228,8 +221,7 @@ func testRun(t *testing.T) {
 		b.requireLedger(2)
 	})
 
-	t.Run("SkipKeepsTheRowAndNothingElse", func(t *testing.T) {
-		onlyByID(t, "of what is done it does not know how it ended")
+	runByID(t, "SkipKeepsTheRowAndNothingElse", "of what is done it does not know how it ended", func(t *testing.T) {
 		t.Parallel()
 		b, o := newBench(t, setup{}), newOwner()
 		rs := recs(o, 40)

@@ -230,8 +230,7 @@ func testHandlerTx(t *testing.T) {
 		require.Equal(t, 5, b.counted(b.groups, "committed"))
 	})
 
-	t.Run("IsolationIsTheRoutesWhateverTheDatabaseSays", func(t *testing.T) {
-		onlyByID(t, "it runs read committed only")
+	runByID(t, "IsolationIsTheRoutesWhateverTheDatabaseSays", "it runs read committed only", func(t *testing.T) {
 		t.Parallel()
 		for want, level := range map[string]pgx.TxIsoLevel{
 			"read committed": "", "repeatable read": pgx.RepeatableRead, "serializable": pgx.Serializable,

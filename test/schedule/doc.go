@@ -18,7 +18,7 @@
 //
 // A schedule that fails is shrunk, and printed as JSON. It is run again, as often as HEADRACE_SCHEDULE_TIMES says, by
 //
-//	HEADRACE_SCHEDULE='{…}' go test ./test/schedule -run TestOneSchedule
+//	HEADRACE_SCHEDULE='{…}' go test ./test/schedule -run TestFound
 //
 // and what it taught becomes a named test in found_test.go. A few hundred schedules run with the other tests;
 // make schedules N=10000 runs more.

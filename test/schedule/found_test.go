@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,14 +23,19 @@ var found = map[string]string{
 		"lives":[{"events":[{"on":"produce","n":1,"do":"crash"}]}]}`,
 }
 
+// TestFound runs them, or the one in HEADRACE_SCHEDULE.
 func TestFound(t *testing.T) {
 	t.Parallel()
-	for name, text := range found {
+	schedules, times := found, 3
+	if text := os.Getenv(scheduleEnv); text != "" {
+		schedules, times = map[string]string{"OfTheEnvironment": text}, 20
+	}
+	for name, text := range schedules {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t)
-			for range number(t, timesEnv, 3) {
-				require.Empty(t, l.try(parse(t, text)))
+			for i := range number(t, timesEnv, times) {
+				require.Empty(t, l.try(parse(t, text)), "run %d", i)
 			}
 		})
 	}

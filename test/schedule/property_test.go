@@ -20,7 +20,7 @@ const (
 	// countEnv is how many schedules TestSchedules runs.
 	countEnv     = "HEADRACE_SCHEDULES"
 	defaultCount = 240
-	// scheduleEnv is the schedule that TestOneSchedule runs, as it was printed.
+	// scheduleEnv is the schedule that TestFound runs, as it was printed.
 	scheduleEnv = "HEADRACE_SCHEDULE"
 	timesEnv    = "HEADRACE_SCHEDULE_TIMES"
 	// persistence is how often a schedule is run that may be a smaller one of one that failed: its members are
@@ -99,18 +99,6 @@ func (s *smallest) report(t *testing.T) {
 	t.Helper()
 	if s.schedule != nil {
 		t.Logf("the smallest schedule that failed:\n%s\n%s", s.schedule, strings.Join(s.findings, "\n"))
-	}
-}
-
-// TestOneSchedule runs the schedule in HEADRACE_SCHEDULE.
-func TestOneSchedule(t *testing.T) {
-	text := os.Getenv(scheduleEnv)
-	if text == "" {
-		t.Skip(scheduleEnv + " has no schedule")
-	}
-	l := newLab(t)
-	for i := range number(t, timesEnv, 20) {
-		require.Empty(t, l.try(parse(t, text)), "run %d", i)
 	}
 }
 
