@@ -50,12 +50,18 @@ func (s *offsetStore) image(at partition) *image {
 	return x
 }
 
-// begins notes the offset of a claim's first record.
+// begins notes the offset of a claim's first record. The next subscription in a claim tells of a first record too, although
+// the one before may have left some that come earlier and are not done: so it counts for a claim that is new alone. Where
+// it cannot be told whether that is so, because the last one acquired nothing, the earlier offset is the safe one.
 func (s *offsetStore) begins(at partition, offset int64) {
 	x := s.image(at)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.start = offset
+	if isNew := x.claim != nil && over(x.claim) && x.claim != x.before; isNew || !x.begun {
+		x.before, x.begun, x.start = x.claim, true, offset
+		return
+	}
+	x.start = min(x.start, offset)
 }
 
 // lease gives the image of r's partition, acquired for r's claim: as a rule it is. The error is fault.Unavailable,

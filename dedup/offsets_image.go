@@ -28,6 +28,8 @@ type image struct {
 	graves   runs            // dead, and not done
 	leaders  leaders
 	start    int64              // the offset of the claim's first record, as Claimed said
+	begun    bool               // start is known
+	before   <-chan struct{}    // the claim before the one that start is of
 	outside  []*record.Record   // settled, or about to be, without a mark: the next one takes them along
 	looked   map[int64]lookedAt // what this claim came to before, and is not done
 	overtook int                // how often another claim fenced this one off since its last mark

@@ -49,6 +49,24 @@ func TestOffsets(t *testing.T) {
 		require.Equal(t, 4, query[int](b, "select count(*) from eff"))
 	})
 
+	t.Run("WhatOneSubscriptionLeftIsNotDoneBecauseTheNextBeginsBehindIt", func(t *testing.T) {
+		t.Parallel()
+		b, o := newBench(t, byOffset), newOwner()
+		require.NoError(t, b.rt.Claimed(t.Context(), topicID, 0, 10))
+		left := rec(o, 20, "") // it was given back, and rests
+		b.run([]*record.Record{rec(o, 10, "")}, effect)
+		require.NoError(t, b.rt.Claimed(t.Context(), topicID, 0, 30)) // the next subscription, in the same claim
+		b.exec("update headrace.offsets set epoch = epoch + 1")
+		b.run([]*record.Record{rec(o, 30, "")}, effect) // is fenced off, and acquires again
+		b.run([]*record.Record{left}, effect)
+		requireOutcomes(t, record.Effected, left)
+		require.Equal(t, []int64{10, 20, 30}, query[[]int64](b, "select array_agg(n::bigint order by n) from eff"))
+		close(o.soft)
+		require.NoError(t, b.rt.Claimed(t.Context(), topicID, 0, 40)) // the next claim
+		b.run([]*record.Record{rec(newOwner(), 40, "")}, effect)
+		require.Equal(t, storedOffsets{low: 41, leader: 1}, b.stored())
+	})
+
 	t.Run("OffsetsThatWereResetBackwardsAreNotRunAgain", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t, byOffset)

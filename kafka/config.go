@@ -157,8 +157,9 @@ type Subscription struct {
 	// Defaults to MaxPollInterval, which is to say that nothing is reported before.
 	AttemptTimeout time.Duration
 	// Started is called once for each claim and subscription, before the first message is sent: first is the record at
-	// which the claim begins, and no record of it has been handed out yet. It may block; ctx ends after 5 s, and when
-	// the claim begins to end.
+	// which the claim begins, and no record of it has been handed out yet. Of a subscription that takes over within a claim
+	// it is the first one that it gets; the one before may have left some that come earlier. It may block; ctx ends after
+	// 5 s, and when the claim begins to end.
 	//
 	// What it returns, if not nil, is called when the claim begins to end in order (revoked, stopping), and has 100 ms;
 	// not when the claim is lost.
