@@ -228,7 +228,7 @@ func testRun(t *testing.T) {
 		var p *fault.PanicError
 		require.ErrorAs(t, rs[1].Err, &p)
 		require.Equal(t, "boom", p.Value)
-		require.Contains(t, string(p.Stack), "route_test.go")
+		require.Contains(t, string(p.Stack), "failures_test.go")
 		b.requireLedger(2)
 	})
 

@@ -209,9 +209,10 @@ func testTurns(t *testing.T) {
 		})
 		<-running
 		own, others := newOwner(), newOwner()
-		suspect, behind := run(on(0, 0), own, effect), run(on(1, 1), others, effect)
-		require.Eventually(t, inHand(3), 10*time.Second, time.Millisecond)
+		suspect := run(on(0, 0), own, effect)
 		require.Eventually(t, b.turnsAreAwaited, 10*time.Second, time.Millisecond)
+		behind := run(on(1, 1), others, effect) // had it come before the suspect, it would run beside the first
+		require.Eventually(t, inHand(3), 10*time.Second, time.Millisecond)
 		require.EqualValues(t, 1, b.in.pool.Stat().AcquiredConns(), "those who wait hold no connection")
 		close(own.soft)
 		close(others.soft)
