@@ -19,6 +19,9 @@ type text struct {
 	// the arguments are not asked for, they travel as text.
 	sd      *pgconn.StatementDescription
 	results []int16 // the formats of its columns
+	// quiet is sd where nobody reads the result: pgx has what it knows no columns of described again at each execution, a third
+	// message for the server to answer. nil: its columns are known.
+	quiet   *pgconn.StatementDescription
 	formats []int16 // of its arguments when it was used last
 	err     error   // the server refuses it
 	// remembered: it was described for a group before this one.
@@ -192,17 +195,20 @@ func (x *text) describedBy(sd *pgconn.StatementDescription, name string, types *
 	for i := range sd.Fields {
 		x.results[i] = types.FormatCodeForOID(sd.Fields[i].DataTypeOID)
 	}
+	if len(sd.Fields) == 0 {
+		x.quiet = &pgconn.StatementDescription{Name: name, Fields: make([]pgconn.FieldDescription, 1)}
+	}
 }
 
-// send puts the text with its encoded arguments into p.
-func (x *text) send(p *pgconn.Pipeline, values [][]byte, formats []int16) {
+// send puts the text with its encoded arguments into p. wanted: somebody reads the result.
+func (x *text) send(p *pgconn.Pipeline, values [][]byte, formats []int16, wanted bool) {
 	switch {
 	case x.sd == nil:
 		p.SendQueryParams(x.sql, values, nil, formats, nil)
 	case x.sd.Name == "":
 		p.SendQueryParams(x.sql, values, x.sd.ParamOIDs, formats, x.results)
-	case len(x.sd.Fields) == 0: // it is described again anyway
-		p.SendQueryPrepared(x.sd.Name, values, formats, x.results)
+	case x.quiet != nil && !wanted:
+		p.SendQueryStatement(x.quiet, values, formats, nil)
 	default:
 		p.SendQueryStatement(x.sd, values, formats, x.results)
 	}

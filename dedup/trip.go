@@ -103,7 +103,7 @@ func (t *trip) send() {
 			t.own(moveTexts[1])
 		}
 		for _, s := range t.statements(e) {
-			s.send(t.p, s.values, s.types)
+			s.send(t.p, s.values, s.types, s.fn != nil)
 		}
 	}
 	if t.split {
@@ -111,7 +111,7 @@ func (t *trip) send() {
 	}
 	t.p.SendFlushRequest()
 	for _, s := range t.tail {
-		s.send(t.p, s.values, s.types)
+		s.send(t.p, s.values, s.types, s.fn != nil)
 	}
 	for _, sql := range commitTexts {
 		t.own(sql)
