@@ -238,7 +238,7 @@ func (y *graveyard) withoutBusy(batch []*burial) ([]*burial, error) {
 func columnsOf(batch []*burial) *columns {
 	cols := &columns{}
 	for _, b := range batch {
-		cols.add(b.id.Key, &b.id, b.replay)
+		cols.add(b.id.Key, b.id.ValueHash, b.id.Coordinates, b.replay)
 	}
 	return cols
 }

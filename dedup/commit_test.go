@@ -21,7 +21,7 @@ import (
 
 func TestCommit(t *testing.T) {
 	t.Parallel()
-	eachStore(t, testCommit)
+	eachWay(t, testCommit)
 }
 
 func testCommit(t *testing.T) {

@@ -43,7 +43,7 @@ func requireClass(t *testing.T, want fault.Class, rs ...*record.Record) {
 
 func TestContention(t *testing.T) {
 	t.Parallel()
-	eachStore(t, testContention)
+	eachWay(t, testContention)
 }
 
 func testContention(t *testing.T) {

@@ -50,6 +50,8 @@ type group struct {
 	told  bool     // the hook knows how it ended
 	anew  bool     // statements are described anew, or were: what the connection remembered of them is in doubt
 
+	refusedCopy bool // the rows were to be copied, and one was known
+
 	unsaved bool // the savepoint was missing: a handler ended the transaction
 	slow    bool // COMMIT was not answered in time
 

@@ -142,6 +142,7 @@ func newRoute(in *Inbox, cfg RouteConfig, consumer int32) *Route {
 	rt := &Route{in: in, cfg: cfg, consumer: consumer, sql: newOpenSQL(cfg), flight: make(map[uuid.UUID]struct{})}
 	rt.pace = newPace(cfg.MaxBatch, in.cfg.MaxBatchTime)
 	rt.changed.L = &rt.mu
+	rt.caution.least = copyAtLeast
 	rt.suspects = &suspects{rt: rt}
 	rt.graves.rt = rt
 	return rt

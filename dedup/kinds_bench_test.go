@@ -91,7 +91,7 @@ func benchmarkBare(b *testing.B, loop func(b *testing.B, conn *pgx.Conn, rs []*r
 		}
 		b.StartTimer()
 		for _, r := range rs {
-			cols.add(r.Identity.Key, &r.Identity, false)
+			cols.add(r.Identity.Key, r.Identity.ValueHash, r.Identity.Coordinates, false)
 		}
 		loop(b, conn.Conn(), rs, cols)
 	}

@@ -23,13 +23,18 @@ func (rt *Route) key(r *record.Record) uuid.UUID {
 	return r.Identity.Key
 }
 
-// column adds r to a statement. No other record has its place, so there its value does not matter.
-func (rt *Route) column(cols *columns, r *record.Record) {
-	id := record.Identity{ValueHash: r.Identity.ValueHash, Coordinates: r.Identity.Coordinates}
+// row is what the inbox stores of r. No other record has its place, so there its value does not matter.
+func (rt *Route) row(r *record.Record) (key uuid.UUID, hash, coords int64) {
 	if rt.placed() {
-		id.ValueHash = 0
+		return r.Identity.Place, 0, r.Identity.Coordinates
 	}
-	cols.add(rt.key(r), &id, r.Replay)
+	return r.Identity.Key, r.Identity.ValueHash, r.Identity.Coordinates
+}
+
+// column adds r to a statement.
+func (rt *Route) column(cols *columns, r *record.Record) {
+	key, hash, coords := rt.row(r)
+	cols.add(key, hash, coords, r.Replay)
 }
 
 // openOffsets has the images' answers, after the partitions were acquired for those claims that have not. It is false if

@@ -52,6 +52,8 @@ func (g *group) open() bool {
 		switch {
 		case g.ctx.Err() != nil: // a delivery of this group is ending: on without it
 			return false
+		case errors.Is(err, errKnown):
+			try--
 		case isCode(err, codeLock) && step == stepInsert && g.rt.offsets == nil:
 			if try > 0 {
 				g.findBusy()
@@ -78,54 +80,80 @@ func (g *group) open() bool {
 	}
 }
 
-// begin is one round trip: BEGIN, the route's lock, time limits, the rows, a savepoint.
+// begin is BEGIN, the route's lock, time limits, the rows, a savepoint: one round trip, or two if the rows are copied.
 func (g *group) begin() (step int, err error) {
 	g.began = time.Now()
 	if err := g.connect(); err != nil {
 		return stepBegin, err
 	}
-	exclusive := g.rt.exclusive()
-	gate, patience := g.rt.sql.shared, g.rt.sql.together
-	if exclusive {
-		gate = g.rt.sql.exclusive
-	}
-	if g.alone() != nil {
-		patience = g.rt.sql.alone
-	}
-	cols := &g.w.cols
 	if g.rt.offsets == nil {
-		g.sortColumns()
+		g.sortRows()
 	}
-	b := &pgx.Batch{}
-	b.BeginTx(pgx.TxOptions{IsoLevel: g.rt.cfg.Isolation, AccessMode: pgx.ReadWrite})
-	passed := func(pgconn.CommandTag) error { step++; return nil }
-	b.QueuedQueries[0].Exec(passed)
-	if g.rt.offsets != nil {
-		b.Queue(gate+", pg_current_xact_id()::text", g.rt.consumer).QueryRow(g.readGate(passed))
-	} else {
-		b.Queue(gate, g.rt.consumer).Exec(passed)
-	}
-	inserted := int64(len(g.entries))
-	if g.rt.offsets == nil {
-		b.Queue(insertSQL, g.rt.consumer, array(cols.ids), array(cols.hashes), array(cols.coords)).
-			Exec(func(tag pgconn.CommandTag) error { inserted = tag.RowsAffected(); return passed(tag) })
-	}
-	b.Queue(patience).Exec(passed)
-	b.Queue("savepoint " + savepoint).Exec(passed)
 	ctx, cancel := context.WithTimeout(g.ctx, openTimeout)
 	defer cancel()
-	results := g.conn.SendBatch(ctx, b)
+	t := &opening{g: g, copies: g.copies()}
+	results := g.conn.SendBatch(ctx, t.batch())
 	if err := results.Close(); err != nil {
-		return step, err
+		return t.step, err
 	}
 	g.tx = results.Tx()
 	switch {
+	case t.copies:
+		return stepInsert, g.copyRows(ctx, t.patience()+"; savepoint "+savepoint)
 	case g.rt.offsets != nil:
 		return stepSavepoint, g.askGraves(ctx)
-	case inserted < int64(len(g.entries)):
+	case t.inserted < int64(len(g.entries)):
+		g.rt.caution.raise()
 		return stepSavepoint, g.ask(ctx)
 	}
+	g.rt.caution.pass()
 	return stepSavepoint, nil
+}
+
+// opening is a group's first trip.
+type opening struct {
+	g        *group
+	copies   bool // the rows, and what follows them, are another trip's
+	step     int  // that it got to
+	inserted int64
+}
+
+func (t *opening) batch() *pgx.Batch {
+	g, b := t.g, &pgx.Batch{}
+	b.BeginTx(pgx.TxOptions{IsoLevel: g.rt.cfg.Isolation, AccessMode: pgx.ReadWrite})
+	b.QueuedQueries[0].Exec(t.passed)
+	if g.rt.offsets != nil {
+		b.Queue(t.gate()+", pg_current_xact_id()::text", g.rt.consumer).QueryRow(g.readGate(t.passed))
+	} else {
+		b.Queue(t.gate(), g.rt.consumer).Exec(t.passed)
+	}
+	if t.copies {
+		return b
+	}
+	if g.rt.offsets == nil {
+		cols := g.w.columns()
+		b.Queue(insertSQL, g.rt.consumer, array(cols.ids), array(cols.hashes), array(cols.coords)).
+			Exec(func(tag pgconn.CommandTag) error { t.inserted = tag.RowsAffected(); return t.passed(tag) })
+	}
+	b.Queue(t.patience()).Exec(t.passed)
+	b.Queue("savepoint " + savepoint).Exec(t.passed)
+	return b
+}
+
+func (t *opening) passed(pgconn.CommandTag) error { t.step++; return nil }
+
+func (t *opening) gate() string {
+	if t.g.rt.exclusive() {
+		return t.g.rt.sql.exclusive
+	}
+	return t.g.rt.sql.shared
+}
+
+func (t *opening) patience() string {
+	if t.g.alone() != nil {
+		return t.g.rt.sql.alone
+	}
+	return t.g.rt.sql.together
 }
 
 func (g *group) connect() error {
@@ -146,18 +174,25 @@ func (g *group) disconnect() {
 	g.conn = nil
 }
 
-// sortColumns fills the statement's arrays in the order of the ids, the same in every group.
-func (g *group) sortColumns() {
+// sortRows puts the rows in the order of their ids, the same in every group.
+func (g *group) sortRows() {
 	g.w.order = append(g.w.order[:0], g.entries...)
 	slices.SortFunc(g.w.order, func(a, b *entry) int {
 		x, y := g.rt.key(a.r), g.rt.key(b.r)
 		return bytes.Compare(x[:], y[:])
 	})
-	g.w.cols.reset()
 	for _, e := range g.w.order {
 		e.answer = Fresh
-		g.rt.column(&g.w.cols, e.r)
 	}
+}
+
+// columns fills a statement's arrays with the rows in order.
+func (w *writer) columns() *columns {
+	w.cols.reset()
+	for _, e := range w.order {
+		w.rt.column(&w.cols, e.r)
+	}
+	return &w.cols
 }
 
 // ask learns what the inbox says about each record, when not all rows were new.

@@ -22,6 +22,7 @@ type Route struct {
 	sql      openSQL
 	graves   graveyard
 	suspects *suspects
+	caution  caution
 	offsets  *offsetStore // of an offset store, nil otherwise
 	replays  *Route       // of an offset store: the inbox of its replays
 	parent   *Route       // of such an inbox: the offset store's route

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"time"
-
-	"github.com/headrace/headrace/record"
 )
 
 // Namespaces of the advisory locks: two-number keys, the second is the consumer_id.
@@ -179,10 +177,10 @@ func (c *columns) reset() {
 	c.ids, c.hashes, c.coords, c.replays = c.ids[:0], c.hashes[:0], c.coords[:0], c.replays[:0]
 }
 
-func (c *columns) add(key [16]byte, id *record.Identity, replay bool) {
+func (c *columns) add(key [16]byte, hash, coords int64, replay bool) {
 	c.ids = appendUUID(separated(c.ids), key)
-	c.hashes = strconv.AppendInt(separated(c.hashes), id.ValueHash, 10)
-	c.coords = strconv.AppendInt(separated(c.coords), id.Coordinates, 10)
+	c.hashes = strconv.AppendInt(separated(c.hashes), hash, 10)
+	c.coords = strconv.AppendInt(separated(c.coords), coords, 10)
 	c.replays = strconv.AppendBool(separated(c.replays), replay)
 }
 

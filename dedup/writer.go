@@ -21,6 +21,7 @@ type writer struct {
 	texts statements
 	queue statements // for what is queued
 	cols  columns
+	copy  []byte // rows for COPY
 	pipe  pipeline
 	order []*entry
 
