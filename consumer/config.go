@@ -126,7 +126,7 @@ type Config struct {
 	MaxInFlight int
 	// MaxInFlightBytes is the same in bytes, for the process. One fetch of each partition may exceed it.
 	//
-	// Defaults to 64 MiB.
+	// Defaults to 32 MiB, with which a process that drains a backlog takes 180 to 250 MB; half of it costs a batch route a tenth of its rate.
 	MaxInFlightBytes int64
 
 	// Transport makes what delivers the records. Package kafka/stock has one under watermill-kafka's own Subscriber, for

@@ -34,7 +34,7 @@ const (
 	defaultMaxBatchTime     = 200 * time.Millisecond
 	defaultLanes            = 2
 	defaultWriters          = 4
-	defaultMaxInFlightBytes = 64 << 20
+	defaultMaxInFlightBytes = 32 << 20
 
 	// rebalanceReserve is for the round trips of joining.
 	rebalanceReserve = time.Second

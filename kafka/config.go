@@ -83,7 +83,7 @@ type SourceConfig struct {
 	// MaxInFlightBytes caps the same for the process, in bytes of memory; each claim has an equal share, all claims
 	// of replay topics together that of one. One fetch of each partition may exceed it.
 	//
-	// Defaults to 64 MiB.
+	// Defaults to 32 MiB.
 	MaxInFlightBytes int64
 	// Begin is asked where newly assigned partitions begin, with their committed offsets, by whoever remembers records by
 	// their offsets. It answers for the partitions whose records it remembers so, even if it knows none yet: one begins
@@ -195,7 +195,7 @@ func (c SourceConfig) withDefaults() SourceConfig {
 	def(&c.MaxPollInterval, 5*time.Minute)
 	def(&c.CommitInterval, time.Second)
 	if c.MaxInFlightBytes == 0 {
-		c.MaxInFlightBytes = 64 << 20
+		c.MaxInFlightBytes = 32 << 20
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
