@@ -120,11 +120,13 @@ type Config struct {
 	//
 	// Defaults to 4.
 	Writers int
-	// MaxInFlight is how many records of a partition may be fetched and not settled; above it the partition is paused.
+	// MaxInFlight is how many records of a partition may be fetched and not settled; above it the partition is paused. It
+	// bounds how many records may wait behind keys that fail before the others have to wait for them too.
 	//
 	// Defaults to 20 x the largest MaxBatch of the topic's routes.
 	MaxInFlight int
-	// MaxInFlightBytes is the same in bytes, for the process. One fetch of each partition may exceed it.
+	// MaxInFlightBytes is the memory for what is fetched from the committed offsets on, settled or not, of the process; each
+	// partition has an equal share. One fetch of each partition may exceed it.
 	//
 	// Defaults to 32 MiB, with which a process that drains a backlog takes 180 to 250 MB; half of it costs a batch route a tenth of its rate.
 	MaxInFlightBytes int64

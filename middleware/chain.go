@@ -18,8 +18,8 @@ import (
 //
 //	      ┌────────────── again: the whole chain runs, in order ◄──────────────┐
 //	      ▼                                                                    │
-//	head failed ─► decide ─► back-off ─► lane ───────────────────────────────►─┤
-//	                 │  └──► hold at a gate ─► lane ─────────────────────────►─┤
+//	head failed ─► decide ─► back-off ─► room ───────────────────────────────►─┤
+//	                 │  └──► hold at a gate ─► room ─────────────────────────►─┤
 //	                 ├─────► dead or parked ─► settled, the next is the head ─►┘
 //	                 └─────► give back: over
 type chain struct {
@@ -29,9 +29,9 @@ type chain struct {
 	before time.Duration // the head's Spent before its last attempt
 	free   int           // the head's failures in a row that cost it nothing
 	// few says that hardly any of the message failed: it gives its lane to the next message while dead letters are written
-	// and acknowledged. A message of failures keeps its lane: that is what bounds how many wait for the topic at once.
+	// and acknowledged. A message of failures keeps what it occupies: that is what bounds how many wait for the topic at once.
 	few bool
-	// waiting says that the records were told to wait: they have no lane.
+	// waiting says that the records were told to wait: they occupy nothing.
 	waiting bool
 	// held is what the last hold waited for.
 	held string
@@ -259,7 +259,7 @@ func (c *chain) advance() bool {
 	return true
 }
 
-// pause gives up the lane.
+// pause gives up the lane, or the room of one that ran again.
 func (c *chain) pause() {
 	if !c.waiting {
 		record.Wait(c.rs)

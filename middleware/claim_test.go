@@ -18,6 +18,7 @@ type place uint8
 const (
 	inLine place = iota
 	running
+	rerunning
 	waiting
 	done // settled, or given back: this delivery moves nothing any more
 )
@@ -28,7 +29,7 @@ type seat struct {
 	at place
 }
 
-// delivered is one message's records; its lane is free when none of them runs.
+// delivered is one message's records; its lane is free when none of them runs for the first time.
 type delivered struct {
 	rs      []*record.Record
 	running int
@@ -43,6 +44,8 @@ type claim struct {
 	busy     map[string]int
 	lanes    int
 	maxBatch int
+	resumed  int // records that run again
+	room     int // for so many
 	byPart   bool
 	gates    *middleware.Gates
 	unwatch  func()
@@ -60,7 +63,7 @@ type claim struct {
 
 func newClaim(lanes, maxBatch int, gates *middleware.Gates) *claim {
 	c := &claim{
-		busy: map[string]int{}, lanes: lanes, maxBatch: maxBatch, gates: gates, mark: func(int64) {},
+		busy: map[string]int{}, lanes: lanes, maxBatch: maxBatch, room: lanes * maxBatch, gates: gates, mark: func(int64) {},
 		soft: make(chan struct{}), outcomes: map[int64][]record.Outcome{},
 	}
 	c.changed = sync.NewCond(&c.mu)
@@ -152,12 +155,16 @@ func (c *claim) take() *delivered {
 
 func seatOf(r *record.Record) *seat { return r.Seat.(*seat) }
 
+func (s *seat) open() bool { return s.at == running || s.at == rerunning || s.at == waiting }
+
 // leave takes r out of its message: callers hold mu.
 func (c *claim) leave(r *record.Record) {
 	s := seatOf(r)
 	switch s.at {
 	case running:
 		c.leaveLane(s.m)
+	case rerunning:
+		c.resumed--
 	case waiting:
 		c.waits--
 	case inLine, done:
@@ -178,7 +185,7 @@ func (c *claim) leaveLane(m *delivered) {
 func (c *claim) Settle(r *record.Record, o record.Outcome) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s := seatOf(r); c.mark == nil || s.at != running && s.at != waiting {
+	if s := seatOf(r); c.mark == nil || !s.open() {
 		return false
 	}
 	c.leave(r)
@@ -200,7 +207,7 @@ func (c *claim) GiveBack(rs []*record.Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range rs {
-		if at := seatOf(r).at; at != running && at != waiting {
+		if !seatOf(r).open() {
 			continue
 		}
 		c.leave(r)
@@ -225,12 +232,18 @@ func (c *claim) Wait(rs []*record.Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range rs {
-		if s := seatOf(r); s.at == running {
-			s.at = waiting
-			c.waits++
-			c.maxWaits = max(c.maxWaits, c.waits)
+		s := seatOf(r)
+		switch s.at {
+		case running:
 			c.leaveLane(s.m)
+		case rerunning:
+			c.resumed--
+		case inLine, waiting, done:
+			continue
 		}
+		s.at = waiting
+		c.waits++
+		c.maxWaits = max(c.maxWaits, c.waits)
 	}
 	c.changed.Broadcast()
 }
@@ -238,21 +251,17 @@ func (c *claim) Wait(rs []*record.Record) {
 func (c *claim) Resume(rs []*record.Record) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := seatOf(rs[0]).m
-	for m.running == 0 && c.lanes == 0 && !c.ending() {
+	for c.resumed > 0 && c.resumed+len(rs) > c.room && !c.ending() {
 		c.changed.Wait()
 	}
 	if c.ending() {
 		return false
 	}
-	if m.running == 0 {
-		c.lanes--
-	}
 	for _, r := range rs {
 		if s := seatOf(r); s.at == waiting {
-			s.at = running
+			s.at = rerunning
 			c.waits--
-			m.running++
+			c.resumed++
 		}
 	}
 	return true

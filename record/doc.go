@@ -12,7 +12,7 @@
 //		in line ─► running ─► settled
 //		   ▲         │  ▲
 //		   │         ▼  │ Resume
-//		   └──────  waiting            Wait: a back-off or a hold; occupies no lane
+//		   └──────  waiting            Wait: a back-off or a hold; occupies nothing
 //		  GiveBack
 //
 //	  - Settle: the outcome is durable. The first call wins; only then may the offset move.

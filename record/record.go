@@ -104,9 +104,9 @@ type Owner interface {
 	Settle(r *Record, o Outcome) bool
 	// GiveBack ends the delivery of those of rs that are not settled.
 	GiveBack(rs []*Record)
-	// Wait gives up the lane of those of rs that run.
+	// Wait gives up what those of rs occupy that run, so that others begin.
 	Wait(rs []*Record)
-	// Resume takes a lane for rs again, blocking until there is one; false when the claim is ending.
+	// Resume lets rs run again, blocking until there is room beside others that do; false when the claim is ending.
 	Resume(rs []*Record) bool
 }
 
@@ -232,15 +232,15 @@ func GiveBack(rs []*Record) {
 	}
 }
 
-// Wait gives up the lane of rs, records of one message: they are in a back-off or held.
+// Wait says that rs, records of one message, do not run: they are in a back-off or held.
 func Wait(rs []*Record) {
 	if len(rs) > 0 {
 		rs[0].owner.Wait(rs)
 	}
 }
 
-// Resume takes a lane for rs again, in order. It blocks until there is one and is false when the claim is ending: then
-// the records must be given back.
+// Resume lets rs run again, in order. It blocks until there is room and is false when the claim is ending: then the
+// records must be given back.
 func Resume(rs []*Record) bool {
 	return len(rs) == 0 || rs[0].owner.Resume(rs)
 }

@@ -9,7 +9,7 @@ type state uint8
 const (
 	inLine  state = iota
 	running       // in a batch, occupies its lane
-	waiting       // in a batch: a back-off of the stack or a hold; occupies no lane
+	waiting       // in a batch: a back-off of the stack or a hold; occupies nothing
 	resting       // given back, waits out its back-off in line
 	settled
 	dropped // its claim is ending
@@ -20,6 +20,7 @@ type delivery struct {
 	rec      *record.Record
 	batch    *Batch
 	state    state
+	resumed  bool // it runs again: in the line's room, without a lane
 	reported bool // by Overdue
 }
 
@@ -30,7 +31,7 @@ type Batch struct {
 
 	line    *Line
 	seats   []*seat
-	running int // the lane is free at 0
+	running int // for the first time: the lane is free at 0
 	open    int // neither settled nor given back
 }
 

@@ -43,6 +43,7 @@ type Claim struct {
 	lines    []*Line
 	window   []*entry // every record from the watermark on, in order of delivery
 	bytes    int64    // of the window
+	open     int      // entries of the window that some line has not settled
 	inFlight int      // seats that run or wait, of all lines
 	softened bool
 	shut     bool
@@ -56,8 +57,11 @@ type Claim struct {
 
 // Limit bounds the window. A claim is full from the limit on, and low again below half of it.
 type Limit struct {
+	// Records are those that some line has not settled: a record that is not done for long, and holds the watermark, stops
+	// nobody else for their number.
 	Records int
-	Bytes   int64
+	// Bytes are of the whole window, the settled ones above the watermark included: they are kept for a later line.
+	Bytes int64
 }
 
 // entry is one fetched record, shared by the lines.
@@ -104,6 +108,7 @@ func (c *Claim) Add(recs []*kgo.Record) {
 		c.bytes += entries[i].bytes
 		c.window = append(c.window, &entries[i])
 	}
+	c.open += len(entries)
 	for _, l := range c.lines {
 		l.enqueue(c.window[first:])
 	}
@@ -129,7 +134,7 @@ func size(rec *kgo.Record) int64 {
 
 // over says whether the window is at 1/part of its limit or above.
 func (c *Claim) over(part int) bool {
-	return len(c.window)*part >= c.limit.Records || c.bytes*int64(part) >= c.limit.Bytes
+	return c.open*part >= c.limit.Records || c.bytes*int64(part) >= c.limit.Bytes
 }
 
 // SetLimit changes the limit, for example because the process got more claims to share its memory.
@@ -152,15 +157,31 @@ func (c *Claim) NewLine(cfg LineConfig) *Line {
 	l := newLine(c, cfg)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lines = append(c.lines, l)
 	for _, e := range c.window {
+		if e.left == 0 && len(c.lines) > 0 { // settled by all of them
+			c.open++
+		}
 		e.left++
 	}
+	c.lines = append(c.lines, l)
 	l.enqueue(c.window)
 	return l
 }
 
-// advance moves the watermark over what every line has settled.
+// settled is called when the last line has settled an entry. It moves the watermark over what every line has settled.
+func (c *Claim) settled() {
+	c.open--
+	if c.window[0].left == 0 {
+		c.advance()
+	}
+	if c.full && !c.over(2) {
+		c.full = false
+		if c.OnLow != nil {
+			c.OnLow()
+		}
+	}
+}
+
 func (c *Claim) advance() {
 	n := 0
 	for n < len(c.window) && c.window[n].left == 0 {
@@ -174,12 +195,6 @@ func (c *Claim) advance() {
 		n++
 	}
 	c.window = c.window[n:]
-	if c.full && !c.over(2) {
-		c.full = false
-		if c.OnLow != nil {
-			c.OnLow()
-		}
-	}
 }
 
 // GoOn sets the watermark of a claim without records: that of an earlier claim of the same partition, which this one goes
@@ -242,7 +257,7 @@ func (c *Claim) Close(cause error) (Mark, bool) {
 		return Mark{}, false
 	}
 	c.shut = true
-	c.window, c.bytes = nil, 0
+	c.window, c.bytes, c.open = nil, 0, 0
 	close(c.closed)
 	return c.mark, c.moved
 }

@@ -9,8 +9,10 @@
 //
 //   - Records of one domain (a key, or the whole partition) run one batch after the other. Those of a busy domain stay
 //     behind it, blocked, and cost nothing until it is free; the rest of the line goes on.
-//   - A batch occupies a lane while one of its records runs. A batch of which only waiting records are left occupies
-//     none.
+//   - A batch occupies a lane while one of its records runs for the first time. A batch of which only others are left
+//     occupies none.
+//   - Records that waited run again in room of their own, for as many as all lanes carry, first come first served: however
+//     many fail, what is new goes on beside them, and they beside it.
 //   - A record that is given back keeps its place and its domain while it backs off, 100 ms at first, 5 s at most. It
 //     comes again as a new Record, rebuilt from what was fetched: whoever still holds the old one can settle nothing.
 //

@@ -48,6 +48,7 @@ type Line struct {
 	domains map[string]*domain // busy or blocked ones
 	spare   *domain            // one to use again
 	batches map[*Batch]struct{}
+	resumed int // seats that run again
 	resumes []*resume
 }
 
@@ -169,14 +170,6 @@ func (l *Line) begin(b *Batch) {
 	l.batches[b] = struct{}{}
 	l.claim.inFlight += len(b.seats)
 	b.open, b.running = len(b.seats), len(b.seats)
-}
-
-// freeLane gives the lane to whoever waits longest to resume, else to Next.
-func (l *Line) freeLane() {
-	if !l.grantLane() {
-		l.lanes++
-		l.Wake()
-	}
 }
 
 // drop forgets what is in line, because the claim ends.

@@ -23,8 +23,8 @@ func TestLine(t *testing.T) {
 		"EmptyKeyIsAKeyAndNilIsNone":              emptyKey,
 		"ByPartitionNothingOvertakes":             byPartition,
 		"WaitingBatchOccupiesNoLane":              waitingBatch,
-		"ResumeComesBeforeWhatIsNew":              resumeFirst,
-		"ChainsOfOneBatchShareItsLane":            sharedLane,
+		"WhatRunsAgainTakesNoLane":                resumedBeside,
+		"WhatRunsAgainHasRoomForAsManyAsTheLanes": resumedRoom,
 		"SoftEndsAResume":                         softEndsResume,
 		"GivenBackRecordIsANewOneFromTheRawBytes": givenBack,
 		"ReturnCostsNoBackoff":                    returned,
@@ -147,46 +147,62 @@ func waitingBatch(t *testing.T) {
 	require.False(t, running)
 }
 
-func resumeFirst(t *testing.T) {
-	_, l := filled(Unordered, 1, 1, "a", "b", "c")
+func resumedBeside(t *testing.T) {
+	_, l := filled(Unordered, 1, 1, "a", "b", "c", "d")
 	a := next(t, l)
 	record.Wait(a.Records)
 	b := next(t, l)
-	resumed := make(chan bool)
-	go func() { resumed <- record.Resume(a.Records) }()
-	synctest.Wait()
+	require.True(t, record.Resume(a.Records), "although the lane is taken")
 	settle(b.Records...)
-	require.True(t, <-resumed)
-	require.Nil(t, try(l), "the lane is taken")
+	c := next(t, l)
+	require.Equal(t, []int64{2}, offsets(c.Records), "although one runs again")
 	settle(a.Records...)
-	require.Equal(t, []int64{2}, offsets(next(t, l).Records))
+	require.Nil(t, try(l), "one lane is one lane")
+	settle(c.Records...)
+	require.NotNil(t, next(t, l))
+	require.Nil(t, try(l))
 }
 
-// sharedLane: both chains of a batch wait for a lane; granting each of them one would lose a lane for ever.
-func sharedLane(t *testing.T) {
-	_, l := filled(Unordered, 1, 2, "a", "b", "c", "d", "e", "f")
-	both := next(t, l)
-	record.Wait(both.Records)
-	other := next(t, l)
-	resumed := make(chan bool, 2)
-	for _, r := range both.Records {
-		go func() { resumed <- record.Resume([]*record.Record{r}) }()
+// resumedRoom: the room of a line is for its lanes times MaxBatch records; who waits longest gets it first.
+func resumedRoom(t *testing.T) {
+	_, l := filled(Unordered, 2, 2, "a", "b", "c", "d", "e", "f")
+	var all []*record.Record
+	for range 3 {
+		b := next(t, l)
+		record.Wait(b.Records)
+		all = append(all, b.Records...)
 	}
+	for _, r := range all[:4] {
+		require.True(t, record.Resume([]*record.Record{r}))
+	}
+	resumed := make(chan int64, 2)
+	for _, r := range all[4:] {
+		go func() {
+			if record.Resume([]*record.Record{r}) {
+				resumed <- r.Offset
+			}
+		}()
+		synctest.Wait()
+	}
+	require.Empty(t, resumed)
+	record.Wait(all[:1])
+	require.EqualValues(t, 4, <-resumed)
 	synctest.Wait()
-	settle(other.Records...)
-	require.True(t, <-resumed)
-	require.True(t, <-resumed)
-	require.Nil(t, try(l))
-	settle(both.Records...)
-	require.NotNil(t, next(t, l))
-	require.Nil(t, try(l), "one lane is one lane")
+	require.Empty(t, resumed)
+	settle(all[1])
+	require.EqualValues(t, 5, <-resumed)
+	settle(all[0], all[2], all[3], all[4], all[5])
+	require.Zero(t, l.resumed)
+	require.Equal(t, 2, l.lanes)
 }
 
 func softEndsResume(t *testing.T) {
 	c, l := filled(Unordered, 1, 1, "a", "b")
 	a := next(t, l)
 	record.Wait(a.Records)
-	next(t, l)
+	b := next(t, l)
+	record.Wait(b.Records)
+	require.True(t, record.Resume(b.Records))
 	resumed := make(chan bool)
 	go func() { resumed <- record.Resume(a.Records) }()
 	synctest.Wait()
@@ -246,11 +262,16 @@ func TestClaim(t *testing.T) {
 		c.Add(raws("d"))
 		require.True(t, c.Full())
 		b := next(t, l)
-		settle(b.Records[1:]...)
-		require.True(t, c.Full(), "what is settled ahead of the watermark counts")
-		settle(b.Records[0])
-		require.False(t, c.Full())
+		settle(b.Records[1:3]...)
+		require.True(t, c.Full())
+		settle(b.Records[3])
+		require.False(t, c.Full(), "although the watermark stands")
 		require.Equal(t, 1, low)
+		c.Add(raws("e", "f"))
+		require.False(t, c.Full(), "what is settled ahead of the watermark does not count")
+		c.NewLine(LineConfig{Order: Unordered, Lanes: 1, MaxBatch: 10})
+		c.Add(raws("g"))
+		require.True(t, c.Full(), "nobody has settled them for a line that came later")
 	})
 	t.Run("BytesFillItToo", func(t *testing.T) {
 		t.Parallel()
@@ -259,6 +280,17 @@ func TestClaim(t *testing.T) {
 		big.Value = make([]byte, 1000)
 		c.Add(append(raws("x")[:0], big))
 		require.True(t, c.Full())
+	})
+	t.Run("BytesOfWhatIsSettledAheadOfTheWatermarkCount", func(t *testing.T) {
+		t.Parallel()
+		c := newTestClaim(Limit{Records: 100, Bytes: 4 * overhead})
+		l := c.NewLine(LineConfig{Order: Unordered, Lanes: 1, MaxBatch: 10})
+		c.Add(raws("a", "b", "c", "d"))
+		b := next(t, l)
+		settle(b.Records[1:]...)
+		require.True(t, c.Full(), "they are kept for a line that may come")
+		settle(b.Records[0])
+		require.False(t, c.Full())
 	})
 	t.Run("NothingSettlesOnceClosed", func(t *testing.T) {
 		t.Parallel()

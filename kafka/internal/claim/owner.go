@@ -33,10 +33,8 @@ func (l *Line) Settle(r *record.Record, _ record.Outcome) bool {
 	// Seats of one fetch share their memory, and a batch has seats of two: a seat that still pointed to its batch would
 	// keep the fetch before, whose seats keep the one before that, and so on to the claim's first record.
 	s.delivery, s.dom = delivery{state: settled}, nil
-	s.entry.left--
-	// A claim whose window is led by another entry has nothing to advance over.
-	if s.entry.left == 0 && l.claim.window[0].left == 0 {
-		l.claim.advance()
+	if s.entry.left--; s.entry.left == 0 {
+		l.claim.settled()
 	}
 	l.claim.drain()
 	return true
@@ -44,21 +42,28 @@ func (l *Line) Settle(r *record.Record, _ record.Outcome) bool {
 
 // end takes the seat out of its batch; what becomes of its domain and its place is the caller's.
 func (l *Line) end(s *seat, to state) {
-	b := s.batch
-	wasRunning := s.state == running
-	s.state = to
-	if wasRunning {
-		l.stopRunning(b)
-	}
-	if b.open--; b.open == 0 {
-		delete(l.batches, b)
+	l.stopRunning(s, to)
+	if s.batch.open--; s.batch.open == 0 {
+		delete(l.batches, s.batch)
 	}
 	l.claim.inFlight--
 }
 
-func (l *Line) stopRunning(b *Batch) {
-	if b.running--; b.running == 0 {
-		l.freeLane()
+// stopRunning gives up what s occupies, if it runs.
+func (l *Line) stopRunning(s *seat, to state) {
+	was := s.state
+	s.state = to
+	switch {
+	case was != running:
+	case s.resumed:
+		s.resumed = false
+		l.resumed--
+		l.grant()
+	default:
+		if s.batch.running--; s.batch.running == 0 {
+			l.lanes++
+			l.Wake()
+		}
 	}
 }
 
@@ -134,97 +139,14 @@ func (b *Batch) Return() {
 	l.claim.drain()
 }
 
-// Wait gives up the lane of those of rs that run. A wait is no running time.
+// Wait gives up what those of rs occupy that run, a lane or room. A wait is no running time.
 func (l *Line) Wait(rs []*record.Record) {
 	l.claim.mu.Lock()
 	defer l.claim.mu.Unlock()
 	for _, r := range rs {
 		if s := l.current(r); s != nil && s.state == running {
-			s.state = waiting
+			l.stopRunning(s, waiting)
 			r.End()
-			l.stopRunning(s.batch)
 		}
 	}
-}
-
-// resume is a call of Resume that waits for a lane.
-type resume struct {
-	batch *Batch
-	seats []*seat
-	ready chan struct{}
-}
-
-// Resume takes a lane for rs again, first come first served and before anything new begins. A batch has one lane: if
-// another chain of it runs, rs run beside it at once.
-func (l *Line) Resume(rs []*record.Record) bool {
-	w := l.tryResume(rs)
-	if w == nil {
-		return false
-	}
-	select {
-	case <-w.ready:
-		return true
-	case <-l.claim.soft:
-		// A lane that was granted meanwhile goes when the caller gives the records back.
-		l.claim.mu.Lock()
-		defer l.claim.mu.Unlock()
-		l.resumes = slices.DeleteFunc(l.resumes, func(o *resume) bool { return o == w })
-		return false
-	}
-}
-
-func (l *Line) tryResume(rs []*record.Record) *resume {
-	l.claim.mu.Lock()
-	defer l.claim.mu.Unlock()
-	w := &resume{ready: make(chan struct{})}
-	for _, r := range rs {
-		if s := l.current(r); s != nil && s.state == waiting {
-			w.batch, w.seats = s.batch, append(w.seats, s)
-		}
-	}
-	switch {
-	case w.batch == nil || l.claim.softened:
-		return nil
-	case w.batch.running > 0:
-		l.run(w)
-	case l.lanes > 0:
-		l.lanes--
-		l.run(w)
-	default:
-		l.resumes = append(l.resumes, w)
-	}
-	return w
-}
-
-// run sets the seats of w running. Those that were settled or given back while it waited stay so.
-func (l *Line) run(w *resume) {
-	for _, s := range w.seats {
-		if s.batch == w.batch && s.state == waiting {
-			s.state = running
-			w.batch.running++
-		}
-	}
-	close(w.ready)
-}
-
-// grantLane gives a free lane to the batch that waits longest to resume, with all of its chains that wait: they share
-// it. It reports false if none wants it.
-func (l *Line) grantLane() bool {
-	for len(l.resumes) > 0 {
-		b := l.resumes[0].batch
-		var left []*resume
-		for _, w := range l.resumes {
-			if w.batch == b {
-				l.run(w)
-			} else {
-				left = append(left, w)
-			}
-		}
-		l.resumes = left
-		// All of its records may have ended while it waited: then the lane is still free.
-		if b.running > 0 {
-			return true
-		}
-	}
-	return false
 }

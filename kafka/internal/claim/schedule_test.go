@@ -58,7 +58,8 @@ type lineModel struct {
 	done    map[int64]bool
 	last    map[string]int64          // by domain: the last effect
 	inside  map[string]map[*Batch]int // by domain: open deliveries a batch
-	running map[*Batch]int
+	running map[*Batch]int            // for the first time
+	again   map[*record.Record]bool   // those that run again
 }
 
 func newSchedule(t *testing.T, seed uint64) *schedule {
@@ -135,6 +136,7 @@ func (s *schedule) check() {
 		require.Empty(s.t, m.line.domains)
 		require.Empty(s.t, m.line.batches)
 		require.Equal(s.t, m.line.cfg.Lanes, m.line.lanes)
+		require.Zero(s.t, m.line.resumed)
 	}
 }
 
@@ -156,6 +158,7 @@ func (s *schedule) addLine(rnd *rand.Rand) {
 	m := &lineModel{
 		s: s, done: map[int64]bool{}, last: map[string]int64{},
 		inside: map[string]map[*Batch]int{}, running: map[*Batch]int{},
+		again: map[*record.Record]bool{},
 	}
 	m.line = s.claim.NewLine(LineConfig{
 		Name: fmt.Sprint(len(s.lines)), Order: Order(rnd.IntN(3)), MaxBatch: 1 + rnd.IntN(60), Lanes: 1 + rnd.IntN(4),
@@ -209,7 +212,7 @@ func (m *lineModel) enter(b *Batch) {
 // leave is called before the record's delivery ends, so that the model never sees less than there is.
 func (m *lineModel) leave(b *Batch, r *record.Record, wasRunning bool) {
 	if wasRunning {
-		m.stop(b)
+		m.stop(b, r)
 	}
 	d := r.Domain()
 	if d == "" {
@@ -220,7 +223,11 @@ func (m *lineModel) leave(b *Batch, r *record.Record, wasRunning bool) {
 	}
 }
 
-func (m *lineModel) stop(b *Batch) {
+func (m *lineModel) stop(b *Batch, r *record.Record) {
+	if m.again[r] {
+		delete(m.again, r)
+		return
+	}
 	if m.running[b]--; m.running[b] == 0 {
 		delete(m.running, b)
 	}
@@ -258,8 +265,8 @@ func (m *lineModel) work(b *Batch, rs []*record.Record, rnd *rand.Rand) {
 	var wg sync.WaitGroup
 	for _, chain := range chains {
 		m.mu.Lock()
-		for range chain {
-			m.stop(b)
+		for _, r := range chain {
+			m.stop(b, r)
 		}
 		m.mu.Unlock()
 		record.Wait(chain)
@@ -279,7 +286,10 @@ func (m *lineModel) retry(b *Batch, chain []*record.Record, rnd *rand.Rand) {
 		return
 	}
 	m.mu.Lock()
-	m.running[b] += len(chain)
+	for _, r := range chain {
+		m.again[r] = true
+	}
+	require.LessOrEqual(m.s.t, len(m.again), m.line.cfg.Lanes*m.line.cfg.MaxBatch, "more run again than there is room for")
 	m.mu.Unlock()
 	m.work(b, chain, rnd)
 }

@@ -8,9 +8,10 @@ import (
 
 // Load is what a claim has in memory.
 type Load struct {
-	// Records and Bytes are of the window: from the watermark on, settled ones that wait for an earlier one included.
+	// Records are those that some line has not settled.
 	Records int
-	Bytes   int64
+	// Bytes are of the window: from the watermark on, settled ones that wait for an earlier one included.
+	Bytes int64
 	// InFlight counts the records that run or wait, once for each line.
 	InFlight int
 	// First is the offset of the first record of the window, -1 if there is none.
@@ -27,7 +28,7 @@ type Load struct {
 func (c *Claim) Load() Load {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	load := Load{Records: len(c.window), Bytes: c.bytes, InFlight: c.inFlight, First: -1, End: c.end}
+	load := Load{Records: c.open, Bytes: c.bytes, InFlight: c.inFlight, First: -1, End: c.end}
 	if len(c.window) > 0 {
 		first := c.window[0]
 		load.First, load.Oldest = first.rec.Offset, time.Since(first.added)
