@@ -26,6 +26,9 @@ var scenarios = []scenario{
 	{"hot", "all records post to one account", hot},
 	{"duplicates", "every fifth record is a copy of the one before, against none", duplicates},
 	{"poison", "every hundredth record can never succeed, against none", poison},
+	{"failing", "a fifth of the keys fails for ever, against none: when the others are done", failingKeys},
+	{"failing-few", "the same of 100 keys, with hundreds of records each", failingFewKeys},
+	{"stuck", "one key's handlers hang, against none: when the others are done", stuckKey},
 	{"latency", "from due to committed, an open loop at 10, 50 and 90 % of the top rate, and at 20 records a second", latency},
 	{"memory", "a backlog at full speed, and behind a slow handler", memory},
 }

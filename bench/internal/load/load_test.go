@@ -37,6 +37,16 @@ func TestRecords(t *testing.T) {
 		require.Equal(t, 10, tp.Dead)
 		require.Equal(t, 990, tp.Fresh)
 	})
+	t.Run("OfUnluckyKeysAreNotWaitedFor", func(t *testing.T) {
+		t.Parallel()
+		tp := topic(Shape{Records: 1000, Keys: 10, Failing: 5, Stuck: true}) // keys 0 and 5
+		for range tp.records() {
+		}
+		require.InDelta(t, 200, tp.Unlucky, 60)
+		require.Equal(t, 1000, tp.Fresh+tp.Unlucky)
+		require.Zero(t, tp.Balances[0]+tp.Balances[5])
+		require.Zero(t, tp.Dead)
+	})
 	t.Run("SentTwiceCountOnce", func(t *testing.T) {
 		t.Parallel()
 		tp := topic(Shape{Records: 1000, Keys: 10, Twice: 5})

@@ -22,6 +22,9 @@ type Posting struct {
 	Order int `json:"order,omitempty"`
 	// Poison says that the posting can never succeed.
 	Poison bool `json:"poison,omitempty"`
+	// Fails says that it fails as if it might succeed the next time, and Hangs that its handler does not return by itself.
+	Fails bool `json:"fails,omitempty"`
+	Hangs bool `json:"hangs,omitempty"`
 	// Due is when the record was to be produced, in nanoseconds since 1970. What the producer is late by counts, so that
 	// one that is held up does not hide what its records would have waited.
 	Due int64  `json:"due,omitempty"`

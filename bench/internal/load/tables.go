@@ -93,7 +93,7 @@ func verifyBooks(ctx context.Context, db *pgxpool.Pool, t *Topic, books Books) e
 	case Inbox:
 		counts = []count{
 			{"effected rows in the inbox", `select count(*) from headrace.inbox where state = 0`, t.Fresh},
-			{"other rows in the inbox", `select count(*) from headrace.inbox where state <> 0`, t.Dead},
+			{"other rows in the inbox", `select count(*) from headrace.inbox where state <> 0 and reason <> 'exhausted'`, t.Dead},
 		}
 	case Offsets:
 		counts = []count{

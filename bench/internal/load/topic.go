@@ -24,6 +24,10 @@ type Shape struct {
 	// Twice makes every so manyth record a second copy of an earlier one, as a producer that was not told of its success
 	// sends it.
 	Twice int
+	// Failing makes every so manyth key one whose postings fail for ever, each time with an error that is worth another try.
+	Failing int
+	// Stuck makes one key one whose handlers hang until they are stopped.
+	Stuck bool
 	// Orders numbers the postings, for services that are called.
 	Orders bool
 }
@@ -35,10 +39,12 @@ type Topic struct {
 	Name string
 	// Balances are what the accounts must have at the end, by account.
 	Balances []int64
-	// Fresh is how many records must have an effect: those that are neither poison nor a copy.
+	// Fresh is how many records must have an effect: those that are neither poison nor a copy, and of no unlucky key.
 	Fresh int
 	// Dead is how many can never succeed.
 	Dead int
+	// Unlucky is how many of the others are of keys that fail or hang for ever. Nobody waits for them.
+	Unlucky int
 }
 
 // Total is the sum of all balances.
@@ -126,9 +132,15 @@ func (t *Topic) next(rnd *rand.Rand, i int) *kgo.Record {
 	if t.Orders {
 		p.Order = i + 1
 	}
-	if p.Poison = t.Poison > 0 && i%t.Poison == t.Poison/2; p.Poison {
+	p.Poison = t.Poison > 0 && i%t.Poison == t.Poison/2
+	p.Fails = t.Failing > 0 && key%t.Failing == 0
+	p.Hangs = t.Stuck && key == 0
+	switch {
+	case p.Poison:
 		t.Dead++
-	} else {
+	case p.Fails, p.Hangs:
+		t.Unlucky++
+	default:
 		t.Fresh++
 		t.Balances[p.Account] += p.Amount
 	}

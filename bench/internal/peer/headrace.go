@@ -19,7 +19,10 @@ import (
 	"github.com/headrace/headrace/record"
 )
 
-var errPoison = errors.New("this posting can never succeed")
+var (
+	errPoison = errors.New("this posting can never succeed")
+	errNotNow = errors.New("this posting fails whenever it is tried")
+)
 
 type event = consumer.Event[load.Posting]
 
@@ -37,9 +40,24 @@ func headraceApply(ctx context.Context, s *child.Session) error {
 			if err := pause(ctx, s); err != nil {
 				return err
 			}
-			return post(ctx, tx, e.Data)
+			if err := post(ctx, tx, e.Data); err != nil {
+				return err
+			}
+			return unlucky(ctx, e.Data)
 		},
 	})
+}
+
+// unlucky is what the handler of a key that fails for ever comes to, after its statement: that has to be undone.
+func unlucky(ctx context.Context, p load.Posting) error {
+	if p.Hangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if p.Fails {
+		return fault.Transient(errNotNow)
+	}
+	return nil
 }
 
 // options are the defaults, but for what the bench varies.

@@ -25,6 +25,12 @@ func headraceQueue(ctx context.Context, s *child.Session) error {
 				return nil
 			}
 			b.Queue(updateAccount, e.Data.Amount, e.Data.Account)
+			if e.Data.Hangs {
+				b.Queue(`select pg_sleep(3600)`)
+			}
+			if e.Data.Fails {
+				return fault.Transient(errNotNow)
+			}
 			return nil
 		},
 	})
@@ -44,14 +50,24 @@ func headraceBatch(ctx context.Context, s *child.Session) error {
 				if e.Data.Poison {
 					failed[i] = fault.Permanent(errPoison)
 				}
+				if e.Data.Fails {
+					failed[i] = fault.Transient(errNotNow)
+				}
 			}
 			s.Done(len(es))
 			if len(failed) > 0 {
 				return failed
 			}
 			accounts, amounts := sums(items)
-			_, err := tx.Exec(ctx, updateSet, accounts, amounts)
-			return err
+			if _, err := tx.Exec(ctx, updateSet, accounts, amounts); err != nil {
+				return err
+			}
+			for _, e := range es {
+				if err := unlucky(ctx, e.Data); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 	})
 }

@@ -119,6 +119,10 @@ func (t table) ofTrouble() []Bar {
 		least("Hot row to stock, Apply", 1, ratio(hot, rate("hot", eight, Stock)), "x"),
 	}
 	for _, partitions := range []int32{one, eight} {
+		name := "Rate while a fifth of the keys fails for ever, Apply, " + at(partitions)
+		bars = append(bars, least(name, 0.5, ratio(rate("failing", partitions, apply+"/with"), rate("failing", partitions, apply+"/without")), "x"))
+	}
+	for _, partitions := range []int32{one, eight} {
 		name := "Calls of 5 ms, 256 in flight, to stock, " + at(partitions)
 		bars = append(bars, least(name, 10, ratio(rate("calls", partitions, "headrace-call/in-flight-256"), rate("calls", partitions, Stock)), "x"))
 	}
