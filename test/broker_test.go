@@ -38,10 +38,10 @@ func TestBroker(t *testing.T) {
 
 	// The broker is paused until the member gives its partitions up for lost, and then answers as if nothing had been:
 	// sometimes it still knows the member, sometimes not.
-	t.Run("IsSilentForASession", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "IsSilentForASession", func(t *testing.T, store dedup.Store) {
 		cluster := kafkatest.Start(t, 1)
 		w := newWorld(t, cluster.Brokers(), 6)
+		w.store = store
 		s := w.setup()
 		s.Session = shortSession
 		silent := make(chan struct{}, 100)
@@ -68,10 +68,10 @@ func TestBroker(t *testing.T) {
 
 	// Three replicas: the leader of a partition is killed under load, and everything comes to its end without it. Then
 	// another is paused, as a machine that hangs: its connections stay and nobody answers.
-	t.Run("ALeaderIsLost", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "ALeaderIsLost", func(t *testing.T, store dedup.Store) {
 		cluster := kafkatest.Start(t, 3)
 		w := newWorld(t, cluster.Brokers(), 6)
+		w.store = store
 		s := w.setup()
 		s.Session = shortSession
 		want := w.mixture(3000)

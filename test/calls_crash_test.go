@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/headrace/headrace/consumer"
+	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/internal/kafkatest"
 )
 
@@ -22,9 +23,9 @@ func TestCallCrash(t *testing.T) {
 	t.Parallel()
 
 	// Charged, and nobody hears of it: the process is gone before the answer, and then again.
-	t.Run("BetweenTheChargeAndItsAnswer", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "BetweenTheChargeAndItsAnswer", func(t *testing.T, store dedup.Store) {
 		w := newWorld(t, impatient(t), 4)
+		w.store = store
 		p := w.pays()
 		s := w.callSetup()
 		s.Session = time.Second
@@ -45,9 +46,9 @@ func TestCallCrash(t *testing.T) {
 	})
 
 	// Charged and answered, and the transaction never commits.
-	t.Run("BetweenTheAnswerAndTheCommit", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "BetweenTheAnswerAndTheCommit", func(t *testing.T, store dedup.Store) {
 		w := newWorld(t, impatient(t), 4)
+		w.store = store
 		p := w.pays()
 		s := w.callSetup()
 		s.Session = time.Second
@@ -70,9 +71,9 @@ func TestCallCrash(t *testing.T) {
 	})
 
 	// Wherever it is, under load, three times.
-	t.Run("ThreeTimesInMidFlight", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "ThreeTimesInMidFlight", func(t *testing.T, store dedup.Store) {
 		w := newWorld(t, kafkatest.Real(t).Brokers(), 4)
+		w.store = store
 		w.pays()
 		s := w.callSetup()
 		s.Session = shortSession
@@ -92,9 +93,9 @@ func TestCallCrash(t *testing.T) {
 	})
 
 	// The breaker, its probes and its holds are in memory; what they stood for is in the topic.
-	t.Run("WhileTheBreakerIsOpen", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "WhileTheBreakerIsOpen", func(t *testing.T, store dedup.Store) {
 		w := newWorld(t, impatient(t), 4)
+		w.store = store
 		p := w.pays()
 		s := w.callSetup()
 		s.Session = time.Second
@@ -122,9 +123,9 @@ func TestCallRebalance(t *testing.T) {
 
 	// A call on each partition is out when another member joins. The partitions that stay go on beside it; on those that
 	// move, it may finish first. Nobody is asked twice.
-	t.Run("KeptPartitionsGoOnBesideTheCallsThatAreOut", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "KeptPartitionsGoOnBesideTheCallsThatAreOut", func(t *testing.T, store dedup.Store) {
 		w := newWorld(t, kafkatest.Real(t).Brokers(), 4)
+		w.store = store
 		p := w.pays()
 		s := w.callSetup()
 		s.Caller.Timeout = 30 * time.Second
@@ -147,9 +148,9 @@ func TestCallRebalance(t *testing.T) {
 	})
 
 	// They do not finish in time: they are cancelled, and made again with the same key by whoever has the partition.
-	t.Run("MakesAgainWhatWasCutOff", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "MakesAgainWhatWasCutOff", func(t *testing.T, store dedup.Store) {
 		w := newWorld(t, kafkatest.Fake(t).ListenAddrs(), 4)
+		w.store = store
 		p := w.pays()
 		s := w.callSetup()
 		s.DrainGrace, s.Caller.Timeout = 200*time.Millisecond, 30*time.Second
@@ -168,9 +169,9 @@ func TestCallRebalance(t *testing.T) {
 	})
 
 	// Both members find the service down; partitions move to and fro between them, held as they are.
-	t.Run("MovesWhatIsHeld", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "MovesWhatIsHeld", func(t *testing.T, store dedup.Store) {
 		w := newWorld(t, kafkatest.Real(t).Brokers(), 4)
+		w.store = store
 		p := w.pays()
 		s := w.callSetup()
 		p.down(unavailable)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headrace/headrace/consumer"
+	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/internal/kafkatest"
 	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/record"
@@ -44,9 +45,9 @@ func TestOpenBreaker(t *testing.T) {
 		"ByPartition": {1, kafka.ByPartition}, // one record at a time: the breaker sees little
 	} {
 		// Down from the start, until ten probes have found it so: five seconds at least.
-		t.Run("DeadLettersNobody/"+name, func(t *testing.T) {
-			t.Parallel()
+		eachStore(t, "DeadLettersNobody/"+name, func(t *testing.T, store dedup.Store) {
 			w := newWorld(t, kafkatest.Fake(t).ListenAddrs(), c.partitions)
+			w.store = store
 			p := w.pays()
 			s := w.callSetup()
 			s.Options.Order, s.Caller.OpenFor = c.order, 500*time.Millisecond
@@ -69,9 +70,9 @@ func TestOpenBreaker(t *testing.T) {
 
 	// The records come one at a time, each after three more calls have failed. The first ones have failed more often than
 	// they have attempts before the breaker has seen enough to open.
-	t.Run("DeadLettersNobody/AtALowRate", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "DeadLettersNobody/AtALowRate", func(t *testing.T, store dedup.Store) {
 		w := newWorld(t, kafkatest.Fake(t).ListenAddrs(), 2)
+		w.store = store
 		p := w.pays()
 		s := w.callSetup()
 		p.down(unavailable)
@@ -90,9 +91,9 @@ func TestOpenBreaker(t *testing.T) {
 	})
 
 	// Twice under load: answers and failures mix at each edge, and each edge may cost a record one of its attempts.
-	t.Run("ClosesAndOpensUnderLoad", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "ClosesAndOpensUnderLoad", func(t *testing.T, store dedup.Store) {
 		w := newWorld(t, kafkatest.Fake(t).ListenAddrs(), 4)
+		w.store = store
 		p := w.pays()
 		s := w.callSetup()
 		w.produce(w.orders(3000, 300, order{})...)
@@ -159,9 +160,9 @@ func TestBreakerStaysClosed(t *testing.T) {
 	t.Parallel()
 
 	// Case 39. Two calls in a row that failed would open this breaker.
-	t.Run("ForRefusalsBusinessErrorsAndBusy", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "ForRefusalsBusinessErrorsAndBusy", func(t *testing.T, store dedup.Store) {
 		w := newWorld(t, kafkatest.Fake(t).ListenAddrs(), 4)
+		w.store = store
 		w.pays()
 		s := w.callSetup()
 		s.Caller.MinRequests = 2
@@ -185,9 +186,9 @@ func TestBreakerStaysClosed(t *testing.T) {
 	})
 
 	// Case 40: every rebalance cancels the calls of all partitions, for the members are eager and have no time to drain.
-	t.Run("ForCallsCancelledByARebalanceStorm", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "ForCallsCancelledByARebalanceStorm", func(t *testing.T, store dedup.Store) {
 		w := newWorld(t, kafkatest.Fake(t).ListenAddrs(), 8)
+		w.store = store
 		p := w.pays()
 		s := w.callSetup()
 		s.Eager = true
@@ -223,9 +224,9 @@ func TestHungProbe(t *testing.T) {
 		"OfACallThatHeedsItsContext":   {false},
 		"OfACallThatIgnoresItsContext": {true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		eachStore(t, name, func(t *testing.T, store dedup.Store) {
 			w := newWorld(t, kafkatest.Fake(t).ListenAddrs(), 2)
+			w.store = store
 			p := w.pays()
 			s := w.callSetup()
 			s.Caller.Timeout = 300 * time.Millisecond

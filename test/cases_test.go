@@ -28,27 +28,26 @@ import (
 func TestCases(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(t *testing.T){
-		"TombstoneAndNilKeyAreData":                        tombstones,
-		"ConsumerOfADeadLetterTopicNeverFeedsItself":       ownInput,
-		"RefusedTopicIsReportedOnceAndHealsByItself":       refusedTopic,
-		"BrokerThatIsGoneAtStartIsOneClearError":           goneAtStart,
-		"StuckHandlerInAQuietGroupTurnsLivenessRed":        stuckHandler,
-		"TwoRoutesRunOnOneId":                              twoRoutes,
-		"RouteRenamedInCodeKeepsItsMemoryByItsName":        renamedType,
-		"TwoMembersOnOneIdAtOnceHaveOneEffect":             oneIdTwoMembers,
-		"RecordThatKillsItsProcessIsDeadAsCrashLoop":       crashLoop,
-		"RecordsOfOneKeyStayInOrderAcrossPartitionedLanes": orderByPartition,
-		"OldRecordsCopyIsOfToday":                          oldRecord,
-		"DeadLetterTopicThatGrowsOrIsSmallerIsWritten":     fewerPartitions,
-		"ErrorTextIsTrimmedAndRedacted":                    errorText,
-		"RecreatedTopicIsNoDuplicateOfTheOldOne":           func(t *testing.T) { recreated(t, dedup.ByID) },
-		"RecreatedTopicIsNotDoneInTheOffsetStore":          func(t *testing.T) { recreated(t, dedup.ByOffset) },
+		"TombstoneAndNilKeyAreData":                    tombstones,
+		"ConsumerOfADeadLetterTopicNeverFeedsItself":   ownInput,
+		"RefusedTopicIsReportedOnceAndHealsByItself":   refusedTopic,
+		"BrokerThatIsGoneAtStartIsOneClearError":       goneAtStart,
+		"RouteRenamedInCodeKeepsItsMemoryByItsName":    renamedType,
+		"TwoMembersOnOneIdAtOnceHaveOneEffect":         oneIdTwoMembers,
+		"OldRecordsCopyIsOfToday":                      oldRecord,
+		"DeadLetterTopicThatGrowsOrIsSmallerIsWritten": fewerPartitions,
+		"ErrorTextIsTrimmedAndRedacted":                errorText,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t)
 		})
 	}
+	eachStore(t, "StuckHandlerInAQuietGroupTurnsLivenessRed", stuckHandler)
+	eachStore(t, "TwoRoutesRunOnOneId", twoRoutes)
+	eachStore(t, "RecreatedTopicIsAnotherOne", recreated)
+	eachWay(t, "RecordThatKillsItsProcessIsDeadAsCrashLoop", crashLoop)
+	eachWay(t, "RecordsOfOnePartitionStayInOrderAcrossLanes", orderByPartition)
 }
 
 func tombstones(t *testing.T) {
@@ -128,8 +127,10 @@ func goneAtStart(t *testing.T) {
 }
 
 // Nobody joins or leaves, nothing is produced: nothing but a watchdog sees that a handler hangs.
-func stuckHandler(t *testing.T) {
+func stuckHandler(t *testing.T, store dedup.Store) {
+	t.Helper()
 	w := newWorld(t, kafkatest.Fake(t).ListenAddrs(), 1)
+	w.store = store
 	s := w.setup()
 	s.DrainGrace = 500 * time.Millisecond
 	s.Options.Attempts, s.Options.AttemptTimeout = 1, time.Second
@@ -159,8 +160,10 @@ func stuckHandler(t *testing.T) {
 	require.Error(t, m.c.Live())
 }
 
-func twoRoutes(t *testing.T) {
+func twoRoutes(t *testing.T, store dedup.Store) {
+	t.Helper()
 	w := newWorld(t, kafkatest.Fake(t).ListenAddrs(), 2)
+	w.store = store
 	w.routes = []string{"post", "notify", "audit"}
 	w.produce(w.orders(50, 10, order{})...)
 	m := w.start(w.setup())
@@ -217,9 +220,11 @@ func oneIdTwoMembers(t *testing.T) {
 
 // One record ends every process that handles it, as an os.Exit in a library or a lack of memory would. Records of other
 // partitions are in flight each time.
-func crashLoop(t *testing.T) {
+func crashLoop(t *testing.T, as way) {
+	t.Helper()
 	fake := kafkatest.Fake(t, kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "100"}))
 	w := newWorld(t, fake.ListenAddrs(), 3)
+	w.way = as
 	s := w.setup()
 	s.Session = time.Second
 	for range 30 {
@@ -266,8 +271,10 @@ func closed(ch <-chan struct{}) bool {
 	}
 }
 
-func orderByPartition(t *testing.T) {
+func orderByPartition(t *testing.T, as way) {
+	t.Helper()
 	w := newWorld(t, kafkatest.Fake(t).ListenAddrs(), 1)
+	w.way = as
 	s := w.setup()
 	s.Options.Order, s.Options.Lanes, s.Options.MaxBatch = kafka.ByPartition, 4, 10
 	rs := w.orders(300, 30, order{})

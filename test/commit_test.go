@@ -66,10 +66,10 @@ func TestCommit(t *testing.T) {
 	})
 
 	// The stop begins while the coordinator has not answered a commit yet.
-	t.Run("InFlightIsFinishedByAStop", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "InFlightIsFinishedByAStop", func(t *testing.T, store dedup.Store) {
 		fake := kafkatest.Fake(t)
 		w := newWorld(t, fake.ListenAddrs(), 2)
+		w.store = store
 		release, asked := make(chan struct{}), make(chan struct{})
 		once := sync.OnceFunc(func() { close(asked) })
 		open := sync.OnceFunc(func() { close(release) })

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/internal/kafkatest"
 )
 
@@ -17,16 +16,17 @@ const shortSession = 6 * time.Second
 func TestCrash(t *testing.T) {
 	t.Parallel()
 
-	eachStore(t, "KilledFiveTimesInMidFlight", func(t *testing.T, store dedup.Store) {
+	eachWay(t, "KilledAgainAndAgainInMidFlight", func(t *testing.T, as way) {
 		w := newWorld(t, kafkatest.Real(t).Brokers(), 4)
-		w.store = store
-		w.produce(w.orders(6000, 300, order{})...)
+		w.way = as
+		w.produce(w.orders(6000, 300, order{Do: "slow", N: 1})...) // or whole groups are done before anybody can be killed
 		w.produce(w.orders(20, 20, order{Do: "fail"})...)
 		w.produce(w.orders(20, 20, order{Do: "flaky", N: 1})...)
 		w.produce(w.orders(1000, 300, order{})...)
 		s := w.setup()
 		s.Session = shortSession // a killed member holds its partitions for so long
-		for range 5 {
+		times := map[kind]int{applies: 5, queues: 2, batches: 2}
+		for range times[as.kind] {
 			p := w.spawn(s)
 			w.past(w.effected() + 100)
 			p.kill()
@@ -39,9 +39,9 @@ func TestCrash(t *testing.T) {
 	})
 
 	// Two members, one of which is killed; the other goes on with what it left.
-	eachStore(t, "TheOtherMemberGoesOn", func(t *testing.T, store dedup.Store) {
+	eachWay(t, "TheOtherMemberGoesOn", func(t *testing.T, as way) {
 		w := newWorld(t, kafkatest.Real(t).Brokers(), 4)
-		w.store = store
+		w.way = as
 		s := w.setup()
 		s.Session = shortSession
 		victim, heir := w.spawn(s), w.spawn(s)
@@ -59,9 +59,9 @@ func TestZombie(t *testing.T) {
 
 	// The process is stopped with transactions open -> its session times out, another member takes its partitions, and
 	// Postgres frees the rows -> the process runs again and knows nothing of it.
-	eachStore(t, "WakesUpAndHasNoSecondEffect", func(t *testing.T, store dedup.Store) {
+	eachWay(t, "WakesUpAndHasNoSecondEffect", func(t *testing.T, as way) {
 		w := newWorld(t, kafkatest.Real(t).Brokers(), 2)
-		w.store = store
+		w.way = as
 		s := w.setup()
 		s.Session = shortSession
 		zombie := w.spawn(s)

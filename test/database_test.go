@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headrace/headrace/consumer"
-	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/internal/embedded"
 	"github.com/headrace/headrace/internal/kafkatest"
 	"github.com/headrace/headrace/internal/pgtest"
@@ -35,11 +34,11 @@ func TestDatabase(t *testing.T) {
 	t.Parallel()
 
 	// The server of this test alone is killed with SIGKILL in mid-flight, twice, and comes back on its data.
-	eachStore(t, "KilledAndStartedAgain", func(t *testing.T, store dedup.Store) {
+	eachWay(t, "KilledAndStartedAgain", func(t *testing.T, as way) {
 		server := pgtest.Server(t, embedded.Config{})
 		prepared(t, server.DSN())
 		w := newWorldOn(t, kafkatest.Real(t).Brokers(), server.DSN(), 4)
-		w.store = store
+		w.way = as
 		w.produce(w.orders(4000, 200, order{})...)
 		m := w.start(w.setup())
 		for range 2 {
@@ -57,9 +56,9 @@ func TestDatabase(t *testing.T) {
 		w.noLetters()
 	})
 
-	eachStore(t, "RefusesAndCutsConnections", func(t *testing.T, store dedup.Store) {
+	eachWay(t, "RefusesAndCutsConnections", func(t *testing.T, as way) {
 		w, proxy := proxied(t, 4)
-		w.store = store
+		w.way = as
 		w.produce(w.orders(4000, 200, order{})...)
 		m := w.start(w.setup())
 		for range 5 {
@@ -79,9 +78,9 @@ func TestDatabase(t *testing.T) {
 	})
 
 	// The transaction is durable and the member cannot know: every third COMMIT is answered by a reset connection.
-	eachStore(t, "ForgetsToAnswerCOMMIT", func(t *testing.T, store dedup.Store) {
+	eachWay(t, "ForgetsToAnswerCOMMIT", func(t *testing.T, as way) {
 		w, proxy := proxied(t, 4)
-		w.store = store
+		w.way = as
 		var n atomic.Int64
 		third := func(r pgtest.Request) bool { return pgtest.Commit(r) && n.Add(1)%3 == 0 }
 		stop := proxy.Always(third, pgtest.CutReply)
@@ -98,9 +97,9 @@ func TestDatabase(t *testing.T) {
 	})
 
 	// As a COMMIT that never arrived: the connection is cut before it.
-	eachStore(t, "IsCutOffBeforeCOMMIT", func(t *testing.T, store dedup.Store) {
+	eachWay(t, "IsCutOffBeforeCOMMIT", func(t *testing.T, as way) {
 		w, proxy := proxied(t, 2)
-		w.store = store
+		w.way = as
 		var n atomic.Int64
 		third := func(r pgtest.Request) bool { return pgtest.Commit(r) && n.Add(1)%3 == 0 }
 		stop := proxy.Always(third, pgtest.CutBefore)
@@ -115,9 +114,9 @@ func TestDatabase(t *testing.T) {
 	})
 
 	// A restart by an administrator, a failover: every session gets 57P01, in mid-statement too.
-	t.Run("TerminatesEverySession", func(t *testing.T) {
-		t.Parallel()
+	eachWay(t, "TerminatesEverySession", func(t *testing.T, as way) {
 		w := newWorld(t, kafkatest.Fake(t).ListenAddrs(), 4)
+		w.way = as
 		w.produce(w.orders(1500, 100, order{Do: "slow", N: 1})...)
 		m := w.start(w.setup())
 		for range 4 {

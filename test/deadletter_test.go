@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/headrace/headrace/consumer"
+	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/internal/kafkatest"
 )
 
@@ -50,10 +51,10 @@ func TestDeadLetterTopic(t *testing.T) {
 		"HasTooFewReplicas": kerr.NotEnoughReplicas, "WasWrittenByTooFewReplicas": kerr.NotEnoughReplicasAfterAppend,
 		"TimesOut": kerr.RequestTimedOut, "RefusesUs": kerr.TopicAuthorizationFailed, "HasLostItsLeader": kerr.NotLeaderForPartition,
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		eachStore(t, name, func(t *testing.T, store dedup.Store) {
 			fake := kafkatest.Fake(t)
 			w := newWorld(t, fake.ListenAddrs(), 1)
+			w.store = store
 			bad := w.orders(3, 3, order{Do: "fail"})
 			good := w.orders(50, 50, order{})
 			down := fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: w.deadLetters, Err: err, Count: -1})
@@ -75,10 +76,10 @@ func TestDeadLetterTopic(t *testing.T) {
 	}
 
 	// One letter is too large for the topic; the others do not wait for it.
-	t.Run("RefusesOneThatIsTooLarge", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "RefusesOneThatIsTooLarge", func(t *testing.T, store dedup.Store) {
 		fake := kafkatest.Fake(t)
 		w := newWorld(t, fake.ListenAddrs(), 1)
+		w.store = store
 		m := w.start(w.setup())
 		w.flows(m)
 		w.limitLetters("20000")
@@ -95,10 +96,10 @@ func TestDeadLetterTopic(t *testing.T) {
 	})
 
 	// The letter is written and nobody is told: at most a second copy, never none.
-	t.Run("LosesItsAnswer", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "LosesItsAnswer", func(t *testing.T, store dedup.Store) {
 		fake := kafkatest.Fake(t)
 		w := newWorld(t, fake.ListenAddrs(), 1)
+		w.store = store
 		m := w.start(w.setup())
 		w.flows(m)
 		lost := fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: w.deadLetters, Count: 2}) // UNKNOWN_SERVER_ERROR
@@ -112,9 +113,9 @@ func TestDeadLetterTopic(t *testing.T) {
 
 	// A real broker cannot be made to answer NOT_ENOUGH_REPLICAS with one node: it takes as many replicas as there are for
 	// enough. It can be made to refuse every letter.
-	t.Run("OfARealBrokerRefusesEveryLetter", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "OfARealBrokerRefusesEveryLetter", func(t *testing.T, store dedup.Store) {
 		w := newWorld(t, kafkatest.Real(t).Brokers(), 2)
+		w.store = store
 		s := w.setup()
 		counts, route := w.counted(s)
 		m := w.run(s, nil, route)
@@ -134,9 +135,9 @@ func TestDeadLetterTopic(t *testing.T) {
 		}
 	})
 
-	t.Run("OfARealBrokerIsDeletedAndMadeAgain", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "OfARealBrokerIsDeletedAndMadeAgain", func(t *testing.T, store dedup.Store) {
 		w := newWorld(t, kafkatest.Real(t).Brokers(), 2)
+		w.store = store
 		m := w.start(w.setup())
 		w.flows(m)
 		_, err := w.admin.DeleteTopics(t.Context(), w.deadLetters)
@@ -153,9 +154,9 @@ func TestDeadLetterTopic(t *testing.T) {
 	})
 
 	// The last record of a partition is dead; a restart does not kill it again.
-	t.Run("HasTheLastRecordOnce", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "HasTheLastRecordOnce", func(t *testing.T, store dedup.Store) {
 		w := newWorld(t, kafkatest.Fake(t).ListenAddrs(), 1)
+		w.store = store
 		w.produce(w.orders(5, 5, order{})...)
 		w.produce(w.orders(1, 1, order{Do: "fail"})...)
 		s := w.setup()

@@ -19,6 +19,7 @@
 //	database_test.go    Postgres is killed, refuses, forgets to answer COMMIT
 //	broker_test.go      brokers are killed and restarted
 //	deadletter_test.go  the dead letter topic cannot be written
+//	fairness_test.go    keys and partitions that are well, beside those that are not
 //	stop_test.go        a graceful stop under load
 //	stock_test.go       the faults of a stock Watermill and Sarama stack, a test each, named for the symptom
 //	calls_test.go       the service that is called is away, hangs, answers oddly

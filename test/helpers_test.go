@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/headrace/headrace/dedup"
 )
 
 // logs pass what is logged on to the test's output and remember it. Safe for concurrent use.
@@ -38,20 +36,6 @@ func (l *logs) lines(text string) int {
 		}
 	}
 	return n
-}
-
-// eachStore runs a test with the inbox and with the offset store.
-func eachStore(t *testing.T, name string, run func(t *testing.T, store dedup.Store)) {
-	t.Helper()
-	t.Run(name, func(t *testing.T) {
-		t.Parallel()
-		for name, store := range map[string]dedup.Store{"Inbox": dedup.ByID, "OffsetStore": dedup.ByOffset} {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				run(t, store)
-			})
-		}
-	})
 }
 
 func contains(text, part string) bool { return strings.Contains(text, part) }

@@ -222,7 +222,7 @@ func (b *books) silent(r *kgo.Record, sum *tally) {
 	hash, _ := b.coordinates(r)
 	row, ok := b.rows[b.id(r)]
 	switch {
-	case b.byOffset && !ok && bytes.Contains(r.Value, []byte(`"do":"skip"`)):
+	case b.byOffset && !ok && skips(r):
 		sum.Skipped++ // nothing else shows it
 	case !ok:
 		b.complain("%s is LOST: no effect, no letter, no row", placeOf(r))
@@ -240,6 +240,8 @@ func (b *books) silent(r *kgo.Record, sum *tally) {
 		b.complain("%s is LOST: effected in the inbox, and no effect", placeOf(r))
 	}
 }
+
+func skips(r *kgo.Record) bool { return bytes.Contains(r.Value, []byte(`"do":"skip"`)) }
 
 // strangers finds effects and letters of what is not in the topic: an aborted record for one.
 func (b *books) strangers(known map[place]bool) {

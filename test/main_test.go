@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"flag"
 	"os"
 	"testing"
 
@@ -13,6 +14,11 @@ import (
 func TestMain(m *testing.M) {
 	if text := os.Getenv(memberEnv); text != "" {
 		os.Exit(runMember(text))
+	}
+	// What these tests wait for is a session that times out, or a member that joins, more than the processor.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
 	}
 	// Sarama's metrics have a goroutine that nothing ends.
 	pgtest.Main(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))

@@ -37,6 +37,7 @@ type setup struct {
 	Group      string
 	DSN        string
 	Routes     []string
+	Kind       kind
 	Store      dedup.Store
 	Session    time.Duration
 	Commit     time.Duration // the interval of commits, 200 ms if it is zero
@@ -50,7 +51,7 @@ type setup struct {
 
 // setup is of a member with the defaults, but quick to notice and to commit.
 func (w *world) setup() setup {
-	s := setup{Brokers: w.brokers, Topic: w.topic, Group: w.group, DSN: w.dsn, Routes: w.routes, Store: w.store}
+	s := setup{Brokers: w.brokers, Topic: w.topic, Group: w.group, DSN: w.dsn, Routes: w.routes, Kind: w.kind, Store: w.store}
 	if w.payments != nil {
 		s.Caller.URL = w.payments.URL
 	}
@@ -90,9 +91,7 @@ func (s setup) scripted() []consumer.AnyRoute {
 		return routes
 	}
 	for i, name := range s.Routes {
-		routes[i] = s.route(name, func(ctx context.Context, tx pgx.Tx, e consumer.Event[order]) error {
-			return act(ctx, tx, name, e)
-		})
+		routes[i] = s.scriptedRoute(name)
 	}
 	return routes
 }

@@ -14,9 +14,9 @@ func TestRebalance(t *testing.T) {
 
 	// The first member cannot reach its database. Another joins that can: it takes its half and finishes it, while the
 	// first holds the other half, is asked for nothing else, and goes on when it may.
-	t.Run("AHoldStaysWithThePartitionThatStays", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "AHoldStaysWithThePartitionThatStays", func(t *testing.T, store dedup.Store) {
 		w, proxy := proxied(t, 4)
+		w.store = store
 		near := w.setup()
 		near.DSN = w.pool.Config().ConnString()
 		first := w.start(w.setup())
@@ -41,9 +41,9 @@ func TestRebalance(t *testing.T) {
 
 	for name, eager := range map[string]bool{"Cooperative": false, "Eager": true} {
 		// Members of this process and one of another come and go while records run, fail, wait and die.
-		eachStore(t, name+"MembersComeAndGoUnderLoad", func(t *testing.T, store dedup.Store) {
+		eachWay(t, name+"MembersComeAndGoUnderLoad", func(t *testing.T, as way) {
 			w := newWorld(t, kafkatest.Real(t).Brokers(), 6)
-			w.store = store
+			w.way = as
 			s := w.setup()
 			s.Eager, s.Session = eager, shortSession
 			want := w.mixture(4000)

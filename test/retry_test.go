@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headrace/headrace/consumer"
+	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/internal/kafkatest"
 )
@@ -20,9 +20,9 @@ import (
 func TestRetry(t *testing.T) {
 	t.Parallel()
 
-	t.Run("FlakyRecordsOfOneKeyInARow", func(t *testing.T) {
-		t.Parallel()
+	eachWay(t, "FlakyRecordsOfOneKeyInARow", func(t *testing.T, as way) {
 		w := newWorld(t, kafkatest.Fake(t).ListenAddrs(), 1)
+		w.way = as
 		w.produce(w.orders(6, 1, order{Do: "flaky", N: 1})...)
 		w.produce(w.orders(6, 1, order{Do: "flaky", N: 2})...)
 		w.produce(w.orders(6, 1, order{})...)
@@ -33,9 +33,9 @@ func TestRetry(t *testing.T) {
 	})
 
 	// Attempts belong to the record, whatever its errors are of.
-	t.Run("ErrorsThatAlternateSpendOneBudget", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "ErrorsThatAlternateSpendOneBudget", func(t *testing.T, store dedup.Store) {
 		w := newWorld(t, kafkatest.Fake(t).ListenAddrs(), 1)
+		w.store = store
 		s := w.setup()
 		s.Options.Attempts = 4
 		var attempts atomic.Int64
@@ -56,9 +56,9 @@ func TestRetry(t *testing.T) {
 	})
 
 	// Other partitions and keys succeed all the time; that says nothing about this record.
-	t.Run("SuccessElsewhereResetsNoAttempts", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "SuccessElsewhereResetsNoAttempts", func(t *testing.T, store dedup.Store) {
 		w := newWorld(t, kafkatest.Fake(t).ListenAddrs(), 4)
+		w.store = store
 		s := w.setup()
 		counts, route := w.counted(s)
 		bad := w.orders(8, 8, order{Do: "flaky", N: 1000})
@@ -74,38 +74,10 @@ func TestRetry(t *testing.T) {
 		require.GreaterOrEqual(t, counts.count(placeOf(bad[0])), 3)
 	})
 
-	// A fifth of the keys fails for as long as the test likes. The others are done; then everything heals.
-	t.Run("AFifthOfTheKeysFailsForEver", func(t *testing.T) {
-		t.Parallel()
-		w := newWorld(t, kafkatest.Fake(t).ListenAddrs(), 2)
-		s := w.setup()
-		s.Options.BackoffBase, s.Options.BackoffCap = 100*time.Millisecond, 200*time.Millisecond
-		s.Options.Attempts, s.Options.AttemptTimeout = 200, time.Second
-		fixed := make(chan struct{})
-		m := w.run(s, nil, s.route("post", func(ctx context.Context, tx pgx.Tx, e consumer.Event[order]) error {
-			n, _ := strconv.Atoi(string(e.Key[len("key-"):]))
-			select {
-			case <-fixed:
-			default:
-				if n%5 == 0 {
-					return fault.RetryAfter(errors.New("not now"), time.Millisecond)
-				}
-			}
-			return act(ctx, tx, "post", e)
-		}))
-		w.produce(w.orders(1000, 50, order{})...)
-		w.past(799)
-		require.Equal(t, 800, w.effected())
-		close(fixed)
-		w.drained()
-		m.quit()
-		require.Equal(t, tally{Records: 1000, Effected: 1000}, w.one())
-	})
-
 	// A year, a negative time, one that is over: held, not dead, and no longer than MaxHold.
-	t.Run("RetryAfterAYearIsNotDead", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "RetryAfterAYearIsNotDead", func(t *testing.T, store dedup.Store) {
 		w := newWorld(t, kafkatest.Fake(t).ListenAddrs(), 1)
+		w.store = store
 		s := w.setup()
 		s.Tune = func(c *consumer.Config) { c.MaxHold = time.Second }
 		var asked atomic.Int64
@@ -126,9 +98,9 @@ func TestRetry(t *testing.T) {
 
 	for _, n := range []int{1, 2, 10, 500} {
 		// Poison in a row on one partition, with records behind it.
-		t.Run(fmt.Sprintf("PoisonInARow/%d", n), func(t *testing.T) {
-			t.Parallel()
+		eachWay(t, fmt.Sprintf("PoisonInARow/%d", n), func(t *testing.T, as way) {
 			w := newWorld(t, kafkatest.Fake(t).ListenAddrs(), 1)
+			w.way = as
 			w.produce(w.orders(n, 7, order{Do: "fail"})...)
 			w.produce(w.orders(50, 7, order{})...)
 			m := w.start(w.setup())
@@ -139,9 +111,9 @@ func TestRetry(t *testing.T) {
 	}
 
 	// A whole fetch of garbage, without a key: nothing waits for anything.
-	t.Run("NothingButGarbage", func(t *testing.T) {
-		t.Parallel()
+	eachWay(t, "NothingButGarbage", func(t *testing.T, as way) {
 		w := newWorld(t, kafkatest.Fake(t).ListenAddrs(), 1)
+		w.way = as
 		rs := w.orders(2000, 1, order{})
 		for _, r := range rs {
 			r.Key, r.Value = nil, []byte("\xff")

@@ -73,9 +73,9 @@ func TestUnderWatermillKafka(t *testing.T) {
 		require.Equal(t, tally{Records: 3010, Effected: 3000, Dead: 10}, w.one())
 	})
 
-	t.Run("ZombieHasNoSecondEffect", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "ZombieHasNoSecondEffect", func(t *testing.T, store dedup.Store) {
 		w := newWorld(t, kafkatest.Real(t).Brokers(), 2)
+		w.store = store
 		s := w.stockSetup()
 		s.Session = shortSession
 		zombie := w.spawn(s)
@@ -163,9 +163,9 @@ func TestUnderWatermillKafka(t *testing.T) {
 		require.Equal(t, tally{Records: 1500, Effected: 1500}, w.one())
 	})
 
-	t.Run("AStopIsInTimeAndLosesNothing", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "AStopIsInTimeAndLosesNothing", func(t *testing.T, store dedup.Store) {
 		w := newWorld(t, kafkatest.Fake(t).ListenAddrs(), 2)
+		w.store = store
 		s := w.stockSetup()
 		s.DrainGrace = time.Second
 		w.produce(w.orders(50, 50, order{Do: "slow", N: 300})...)
@@ -181,9 +181,9 @@ func TestUnderWatermillKafka(t *testing.T) {
 	})
 
 	// Heartbeats go on beside the records that are held, for longer than a session, and nothing is dead for it.
-	t.Run("HoldsWhileTheDatabaseIsDown", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "HoldsWhileTheDatabaseIsDown", func(t *testing.T, store dedup.Store) {
 		w, proxy := proxied(t, 4)
+		w.store = store
 		s := w.stockSetup()
 		s.Session = shortSession
 		events, hooks := watched()
@@ -210,10 +210,10 @@ func TestUnderWatermillKafka(t *testing.T) {
 		w.noLetters()
 	})
 
-	t.Run("BrokerKilledAndRestarted", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "BrokerKilledAndRestarted", func(t *testing.T, store dedup.Store) {
 		cluster := kafkatest.Start(t, 1)
 		w := newWorld(t, cluster.Brokers(), 4)
+		w.store = store
 		s := w.stockSetup()
 		s.Session = shortSession
 		w.produce(w.orders(2000, 200, order{Do: "slow", N: 1})...)
@@ -227,10 +227,10 @@ func TestUnderWatermillKafka(t *testing.T) {
 		require.Equal(t, tally{Records: 2200, Effected: 2200}, w.one())
 	})
 
-	t.Run("BrokerIsSilentForASession", func(t *testing.T) {
-		t.Parallel()
+	eachStore(t, "BrokerIsSilentForASession", func(t *testing.T, store dedup.Store) {
 		cluster := kafkatest.Start(t, 1)
 		w := newWorld(t, cluster.Brokers(), 2)
+		w.store = store
 		s := w.stockSetup()
 		s.Session = shortSession
 		silent := make(chan struct{}, 100)

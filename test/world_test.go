@@ -5,22 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/headrace/headrace/consumer"
-	"github.com/headrace/headrace/dedup"
-	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/internal/kafkatest"
 	"github.com/headrace/headrace/internal/pgtest"
 	"github.com/headrace/headrace/migrations"
@@ -45,7 +40,7 @@ type world struct {
 	deadLetters string
 	group       string
 	routes      []string
-	store       dedup.Store   // of all routes
+	way                       // of all routes
 	pool        *pgxpool.Pool // the auditor's own way to the database
 	dsn         string        // the members' way to it
 	admin       *kadm.Client
@@ -88,53 +83,11 @@ func (w *world) renewAdmin() {
 		kgo.RequestTimeoutOverhead(3*time.Second), kgo.RetryTimeout(5*time.Second)))
 }
 
-// act is what every scripted route does with a record.
-func act(ctx context.Context, tx pgx.Tx, route string, e consumer.Event[order]) error {
-	if err := write(ctx, tx, route, e); err != nil {
-		return err
-	}
-	switch e.Data.Do {
-	case "skip":
-		return fault.Skip("cancelled")
-	case "fail":
-		return fmt.Errorf("no such account %d", e.Data.N)
-	case "flaky": // the first N attempts
-		if e.Attempt <= e.Data.N {
-			return fault.Transient(errors.New("not now"))
-		}
-	case "panic":
-		panic("boom")
-	case "exit": // as a library that gives up, or a lack of memory
-		os.Exit(17)
-	case "slow": // N milliseconds
-		_, err := tx.Exec(ctx, `select pg_sleep($1::int / 1000.0)`, e.Data.N)
-		return err
-	case "broken": // until the route is repaired
-		var repaired bool
-		err := tx.QueryRow(ctx, `select exists (select from repaired where route = $1)`, route).Scan(&repaired)
-		if err == nil && !repaired {
-			err = errors.New("not built yet")
-		}
-		return err
-	case "constraint":
-		_, err := tx.Exec(ctx, `insert into effects (off) values ('x'::text::bigint)`)
-		return err
-	}
-	return nil
-}
-
 // repair is what a deployment of the fix does for what was broken.
 func (w *world) repair(route string) {
 	w.t.Helper()
 	_, err := w.pool.Exec(w.t.Context(), `insert into repaired values ($1)`, route)
 	require.NoError(w.t, err)
-}
-
-// write is the effect.
-func write[T any](ctx context.Context, tx pgx.Tx, route string, e consumer.Event[T]) error {
-	_, err := tx.Exec(ctx, `insert into effects (route, topic, part, off, id, key, attempt) values ($1, $2, $3, $4, $5, $6, $7)`,
-		route, e.Topic, e.Partition, e.Offset, e.ID, string(e.Key), e.Attempt)
-	return err
 }
 
 // record makes a record of an order with an id of its own. An empty key is no key: such a record goes to partition 0.
