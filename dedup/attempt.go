@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/headrace/headrace/record"
 )
 
 // attempt is one run of one handler: the context it gets, and the transaction that it finds there. It is one allocation
@@ -64,6 +66,8 @@ func (a *attempt) Err() error {
 // Value knows the transaction or the batch, and for the rest asks the delivery's context.
 func (a *attempt) Value(key any) any {
 	switch key.(type) {
+	case record.Transaction:
+		return true
 	case txKey:
 		if a.batch == nil {
 			return &a.root

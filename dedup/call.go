@@ -40,6 +40,8 @@ type entry struct {
 	attempt  *attempt
 	queries  []pgx.QueuedQuery
 	from, to int
+	// deferred waits for COMMIT, for the whole call of a grouped handler on its first record.
+	deferred []deferral
 
 	// anew: its statements are described anew each time, for one failed by what the connection remembered, or may have.
 	// renewed: all connections were made anew for it.

@@ -93,15 +93,17 @@ func (g *group) worthCommitting() bool {
 	return false
 }
 
-// beforeCommit queues what goes before COMMIT in its own trip, in this order: the rows of those that are not done are
-// taken back, those that were skipped are marked. An error of one of them is COMMIT's: the server skips what comes after.
+// beforeCommit queues what goes before COMMIT in its own trip, in this order: what was deferred, the rows of those that
+// are not done are taken back, those that were skipped are marked. An error of one of them is COMMIT's: the server skips
+// what comes after.
 //
-// Of an offset store it is the mark of what is done, for which it takes the partitions' turns: whatever becomes of the
+// Of an offset store it is only the mark of what is done, for which it takes the partitions' turns: whatever becomes of the
 // trip, endMark must be told. The error is errFenced when the group has been overtaken; nothing must be sent then.
 func (g *group) beforeCommit(b *pgx.Batch) error {
 	if g.rt.offsets != nil {
 		return g.beginMark(b)
 	}
+	g.queueDeferred(b)
 	if ids := g.rows(func(e *entry) bool { return e.mode == waiting || e.mode == failing }); ids != "{}" {
 		b.Queue(takeBackSQL, g.rt.consumer, ids)
 	}
@@ -112,6 +114,11 @@ func (g *group) beforeCommit(b *pgx.Batch) error {
 }
 
 func (g *group) sendCommit() (tag string, err error) {
+	if g.rt.offsets != nil {
+		if err := g.sendDeferred(); err != nil {
+			return "", err
+		}
+	}
 	b := &pgx.Batch{}
 	if err := g.beforeCommit(b); err != nil {
 		return "", err

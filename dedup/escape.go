@@ -28,6 +28,9 @@ func (g *group) putRight() (err error, hint string) { //nolint:revive,staticchec
 		return g.markEscaped(), "records whose effects that made durable could not be marked as done: they run again when the route starts again"
 	}
 	ids := g.rows(func(x *entry) bool { return x.mode != done })
-	return g.rt.in.takeBack(g.rt.consumer, ids, array(g.w.cols.coords)),
-		"inbox rows of records that are not done could not be taken back: delete those without an effect before the route starts again"
+	err = g.rt.in.takeBack(g.rt.consumer, ids, array(g.w.cols.coords))
+	if err == nil {
+		err = g.saveEscaped(g.rows(func(x *entry) bool { return x.mode == done }))
+	}
+	return err, "inbox rows of records that are not done could not be taken back: delete those without an effect before the route starts again; events that were published for those with one may be missing"
 }

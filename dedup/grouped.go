@@ -105,8 +105,9 @@ func (g *group) attemptAll(set []*entry) (verdict, error) {
 	took := time.Since(start)
 	for _, e := range set {
 		e.r.End()
-		e.took = took / time.Duration(len(set))
+		e.took, e.deferred = took/time.Duration(len(set)), nil
 	}
+	set[0].deferred = a.scope.deferred // they are done together, or not at all
 	f := g.look(set[0], a, err, left)
 	f.expired, f.over = expired, g.gone.Load()
 	if named, ok := fault.AsMembers(f.err); ok && f.status == 'E' && isConflict(a.scope.failed) && len(named) > 0 {

@@ -194,6 +194,9 @@ func (g *group) markEscaped() error {
 	if err != nil || !durable {
 		return err
 	}
+	if err := g.saveDeferred(ctx); err != nil {
+		return err
+	}
 	m := g.rt.offsets.begin(g.leases, g.doneOf, nobody)
 	if m == nil {
 		return errFenced

@@ -82,9 +82,14 @@ func (g *group) queue(e *entry) verdict {
 // keep it: what it does with it after its return must not get between the check of a text and its sending.
 func (w *writer) collect(e *entry) bool {
 	n := len(w.queries)
+	e.deferred = nil
 	for _, q := range e.attempt.batch.QueuedQueries {
 		if q == nil {
 			return false
+		}
+		if d, ok := deferredOf(q.SQL, q.Arguments); ok {
+			e.deferred = append(e.deferred, d)
+			continue
 		}
 		w.queries = append(w.queries, *q)
 	}

@@ -19,6 +19,7 @@ type handlerTx struct {
 	inner  pgx.Tx
 	scope  *scope
 	nested bool
+	before int // of a savepoint: how much was deferred when it was made
 }
 
 // scope is what the inbox must know about a record's use of the transaction. A handler may give its transaction to a
@@ -38,6 +39,9 @@ type scope struct {
 	failed  error // the last error that the server gave
 	rows    []pgx.Rows
 	batches []pgx.BatchResults
+
+	deferred   []deferral // wait for COMMIT
+	savepoints bool       // made as text: what was deferred since does not know of their rollbacks
 }
 
 var (
@@ -74,6 +78,7 @@ func (s *scope) allowed(ctx context.Context, sql []string) error {
 		if err := s.texts.check(text); err != nil {
 			return err
 		}
+		s.noteSavepoints(text)
 	}
 	return nil
 }
@@ -119,8 +124,11 @@ func (s *scope) close() error {
 	return nil
 }
 
-// Exec runs sql.
+// Exec runs sql. One that is Deferred runs right before COMMIT.
 func (t *handlerTx) Exec(ctx context.Context, sql string, args ...any) (tag pgconn.CommandTag, err error) {
+	if d, ok := deferredOf(sql, args); ok {
+		return tag, t.scope.wait(ctx, d)
+	}
 	if err := t.scope.enter(ctx, sql); err != nil {
 		return pgconn.CommandTag{}, err
 	}
@@ -149,6 +157,9 @@ func (t *handlerTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.R
 
 // SendBatch runs b. Results that the handler leaves open are closed after it.
 func (t *handlerTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	if hasDeferred(b) {
+		return pgx.FailedBatchResults(b, errDeferredBatch)
+	}
 	texts := make([]string, len(b.QueuedQueries))
 	for i, q := range b.QueuedQueries {
 		texts[i] = q.SQL
@@ -211,7 +222,7 @@ func (t *handlerTx) Begin(ctx context.Context) (tx pgx.Tx, err error) {
 		return nil, err
 	}
 	t.scope.open++
-	return &handlerTx{inner: inner, scope: t.scope, nested: true}, nil
+	return &handlerTx{inner: inner, scope: t.scope, nested: true, before: len(t.scope.deferred)}, nil
 }
 
 // Commit releases a savepoint. The transaction itself is the inbox's to commit.
@@ -221,7 +232,13 @@ func (t *handlerTx) Commit(ctx context.Context) error {
 
 // Rollback undoes to a savepoint. The transaction itself is the inbox's to roll back.
 func (t *handlerTx) Rollback(ctx context.Context) error {
-	return t.finish(ctx, "tx.Rollback", pgx.Tx.Rollback)
+	return t.finish(ctx, "tx.Rollback", func(tx pgx.Tx, ctx context.Context) error {
+		err := tx.Rollback(ctx)
+		if err == nil {
+			t.scope.deferred = t.scope.deferred[:min(t.before, len(t.scope.deferred))]
+		}
+		return err
+	})
 }
 
 func (t *handlerTx) finish(ctx context.Context, name string, f func(pgx.Tx, context.Context) error) error {

@@ -251,7 +251,7 @@ func (g *group) conclude(e *entry, a *attempt, err error) verdict {
 	g.since++
 	f := g.look(e, a, err, left)
 	f.expired = expired
-	e.touched, e.raw, e.cause = f.sql, a.scope.raw, f.err
+	e.touched, e.raw, e.cause, e.deferred = f.sql, a.scope.raw, f.err, a.scope.deferred
 	v := g.doubt(judge(f), a.scope.doubtOf(f.err), e.anew, e)
 	g.charge(e, v)
 	a.end(context.Canceled) // whatever it started is over
