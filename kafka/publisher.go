@@ -151,9 +151,14 @@ func (c PublisherConfig) options(more ...kgo.Opt) []kgo.Opt {
 // Each message's own context may end its wait. The error is a *PublishError that names the messages which are not
 // confirmed; the others are written. Nothing at all is written when a message cannot be made a record: its metadata uses
 // the reserved key "_watermill_message_uuid", or it carries several records of a Source.
+//
+// A message whose context is that of a handler with a transaction is refused: package outbox publishes in it.
 func (p *Publisher) Publish(topic string, msgs ...*message.Message) error {
 	parcels := make([]*parcel, len(msgs))
 	for i, msg := range msgs {
+		if record.InTransaction(msg.Context()) {
+			return errTransaction
+		}
 		rec, err := p.recordOf(topic, msg)
 		if err != nil {
 			return fmt.Errorf("message %q for topic %q: %w", msg.UUID, topic, err)
@@ -169,7 +174,12 @@ func (p *Publisher) Publish(topic string, msgs ...*message.Message) error {
 //
 // A record that does not fit into a batch, or makes the broker refuse one, is sent again alone, after those that were
 // sent with it: one too large harms no other.
+//
+// The context of a handler with a transaction is refused: package outbox publishes in it.
 func (p *Publisher) PublishRecords(ctx context.Context, recs ...ProducerRecord) error {
+	if record.InTransaction(ctx) {
+		return errTransaction
+	}
 	parcels := make([]*parcel, len(recs))
 	for i, rec := range recs {
 		if rec.Topic == "" {

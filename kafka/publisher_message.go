@@ -1,12 +1,14 @@
 package kafka
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/record"
 )
 
@@ -24,6 +26,16 @@ func keyOfMetadata(_ string, msg *message.Message) ([]byte, error) {
 	}
 	return []byte(key), nil
 }
+
+// RecordOf is the record that a Publisher without a Key of its own makes of a message. The error says why it makes none.
+func RecordOf(topic string, msg *message.Message) (ProducerRecord, error) {
+	return (&Publisher{cfg: PublisherConfig{Key: keyOfMetadata}}).recordOf(topic, msg)
+}
+
+// errTransaction is a programmer's error. Whatever the outcome of the transaction, the record would be written.
+var errTransaction = fault.Permanent(errors.New("published from a handler whose effects are one transaction: " +
+	"the record would be written whether or not that commits, and again each time that the handler runs; " +
+	"use outbox.Publisher(tx) or outbox.Queue (or a context that is not the handler's, if that is what you want)"))
 
 // recordOf makes the record of a message, its headers as watermill-kafka's Marshaler writes them.
 func (p *Publisher) recordOf(topic string, msg *message.Message) (ProducerRecord, error) {
