@@ -20,6 +20,8 @@ func joined(sets ...record.Hooks) *record.Hooks {
 		OnClaim:      fan(sets, func(h record.Hooks) func(record.ClaimInfo) { return h.OnClaim }),
 		OnCall:       fan(sets, func(h record.Hooks) func(record.CallInfo) { return h.OnCall }),
 		OnBreaker:    fan(sets, func(h record.Hooks) func(record.BreakerInfo) { return h.OnBreaker }),
+		OnForward:    fan(sets, func(h record.Hooks) func(record.ForwardInfo) { return h.OnForward }),
+		OnOutbox:     fan(sets, func(h record.Hooks) func(record.OutboxInfo) { return h.OnOutbox }),
 		OnReport:     fan(sets, func(h record.Hooks) func(record.Report) { return h.OnReport }),
 	}
 }
@@ -63,6 +65,8 @@ func guarded(h record.Hooks, log *slog.Logger) record.Hooks {
 		OnClaim:      guard(h.OnClaim, caught),
 		OnCall:       guard(h.OnCall, caught),
 		OnBreaker:    guard(h.OnBreaker, caught),
+		OnForward:    guard(h.OnForward, caught),
+		OnOutbox:     guard(h.OnOutbox, caught),
 		OnReport:     guard(h.OnReport, caught),
 	}
 }

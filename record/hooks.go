@@ -27,6 +27,10 @@ type Hooks struct {
 	OnCall func(CallInfo)
 	// OnBreaker: a dependency's circuit breaker changed its state.
 	OnBreaker func(BreakerInfo)
+	// OnForward: a forwarder of the outbox has sent events and knows what became of them.
+	OnForward func(ForwardInfo)
+	// OnOutbox: a forwarder has looked how large the outbox is.
+	OnOutbox func(OutboxInfo)
 	// OnReport: something that an operator must know. It is logged by whoever fills the hook, and by nobody else.
 	OnReport func(Report)
 }
@@ -141,6 +145,24 @@ type ClaimInfo struct {
 	Topic     string
 	Partition int32
 	Event     string
+}
+
+// ForwardInfo tells of events that were sent together to one topic.
+type ForwardInfo struct {
+	// Confirmed are those that all in-sync replicas have. Failed are sent again; some of them may have been written.
+	Confirmed, Failed int
+}
+
+// OutboxInfo tells what waits in the outbox.
+type OutboxInfo struct {
+	Rows int64
+	// Bytes are those of the records that the rows are to become.
+	Bytes int64
+	// Oldest is the age of the oldest event, 0 without one.
+	Oldest time.Duration
+	// Snapshot is the age of the oldest transaction that anybody has open in the database: while it is open, what was
+	// deleted cannot be cleared away. 0 if the role may not see those of others.
+	Snapshot time.Duration
 }
 
 // Report is something that an operator must know. It never holds a payload or a secret.

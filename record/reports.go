@@ -35,6 +35,12 @@ const (
 	// ReportOffsetsHeld: nobody can tell what of a partition is done, because the offset store's row of it cannot be read or
 	// its topic's id is unknown; nothing of it runs.
 	ReportOffsetsHeld = "offsets_held"
+	// ReportOutboxBehind: more events wait in the outbox, or for longer, than the forwarder's configuration calls normal.
+	ReportOutboxBehind = "outbox_behind"
+	// ReportOutboxBlocked: the events of one topic cannot be sent; those of the others are.
+	ReportOutboxBlocked = "outbox_blocked"
+	// ReportOutboxUnreadable: a forwarder cannot read the outbox, or delete what it has sent; nothing is sent.
+	ReportOutboxUnreadable = "outbox_unreadable"
 	// ReportOvertaken: another process acquires a partition of an offset store again and again while this one's claim lives.
 	ReportOvertaken = "overtaken"
 	// ReportParkingFailed: a record cannot be parked; it is held.
@@ -67,6 +73,6 @@ const (
 var ReportKinds = [...]string{
 	ReportBatchWithoutPayload, ReportBusy, ReportCallWithoutContext, ReportCommitFailed, ReportCoordinatorSilent, ReportCrashLoop, ReportDataLoss,
 	ReportDeadLetterNotWritten, ReportFloodGuard, ReportGroupError, ReportKeyNotSent, ReportLeftUnsettled, ReportNotCorroborated,
-	ReportOffsetOutOfRange, ReportOffsetsHeld, ReportOvertaken, ReportParkingFailed, ReportPartitionError, ReportReplayNotTaken, ReportReplayWithoutEnvelope, ReportStackOrder,
+	ReportOffsetOutOfRange, ReportOffsetsHeld, ReportOutboxBehind, ReportOutboxBlocked, ReportOutboxUnreadable, ReportOvertaken, ReportParkingFailed, ReportPartitionError, ReportReplayNotTaken, ReportReplayWithoutEnvelope, ReportStackOrder,
 	ReportStrayPanic, ReportStuckRecord, ReportSubscriptionGone, ReportTopicRecreated, ReportTransactionEnded, ReportTruncated, ReportVerdictNotWritten,
 }

@@ -27,14 +27,14 @@ func TestMigrate(t *testing.T) {
 
 		r := c.ok("migrate", "status")
 		require.Equal(t, "VERSION  APPLIED  NAME\n      1  pending  00001_inbox.sql\n      2  pending  00002_offsets.sql\n"+
-			"the database is at version 0 of 2, 2 pending: run 'headrace migrate up'\n", r.out)
+			"      3  pending  00003_outbox.sql\nthe database is at version 0 of 3, 3 pending: run 'headrace migrate up'\n", r.out)
 		require.Empty(t, r.err)
 
 		r = c.ok("migrate", "up")
-		require.Equal(t, "applied 00001_inbox.sql\napplied 00002_offsets.sql\nschema headrace is at version 2, the latest of this build\n", r.out)
+		require.Equal(t, "applied 00001_inbox.sql\napplied 00002_offsets.sql\napplied 00003_outbox.sql\nschema headrace is at version 3, the latest of this build\n", r.out)
 		require.Empty(t, r.err)
 		r = c.ok("migrate", "up")
-		require.Equal(t, "nothing to do\nschema headrace is at version 2, the latest of this build\n", r.out)
+		require.Equal(t, "nothing to do\nschema headrace is at version 3, the latest of this build\n", r.out)
 
 		var st status
 		require.NoError(t, json.Unmarshal([]byte(c.ok("migrate", "status", "--json").out), &st))

@@ -1,0 +1,250 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/headrace/headrace/internal/backoff"
+	"github.com/headrace/headrace/migrations"
+	"github.com/headrace/headrace/record"
+)
+
+// errRunning is a programmer's error.
+var errRunning = errors.New("forwarder runs already")
+
+// dbTimeout bounds one statement.
+const dbTimeout = 30 * time.Second
+
+// Forwarder sends what is in the outbox to the brokers: the events of a key in their order, each until all in-sync replicas
+// have it, and then deletes it. It is safe for concurrent use. Nothing is open before Run and after it.
+//
+// Any number may run, in any number of processes: one of them sends, and another one goes on when it dies. Should two send
+// at once, events are written twice under their ids, and none before one that comes before it.
+type Forwarder struct {
+	cfg     Config
+	table   table
+	lease   lease
+	woken   chan struct{}
+	running atomic.Bool
+
+	// Run's own
+	senders   senders
+	topics    topics
+	confirmed []int64 // sent, and not deleted yet
+	failures  int     // of the database, in a row
+}
+
+// NewForwarder makes a Forwarder of the outbox in pool's database. It uses up to three of pool's connections, each for one
+// statement at a time. It speaks to nobody yet.
+func NewForwarder(pool *pgxpool.Pool, cfg Config) (*Forwarder, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	f := &Forwarder{cfg: cfg, table: table{pool}, woken: make(chan struct{}, 1)}
+	f.lease = lease{turns: f.table, me: uuid.New(), d: cfg.Lease, taken: f.Wake}
+	return f, nil
+}
+
+// Wake has the table looked at now and not only after Config.PollInterval: for whoever knows that something was
+// committed. It never blocks.
+func (f *Forwarder) Wake() {
+	select {
+	case f.woken <- struct{}{}:
+	default:
+	}
+}
+
+// Run forwards until ctx ends; what was sent by then is waited for, for Config.Grace, and Run returns nil. What database
+// and brokers do meanwhile is no error: they are waited for. An error says that it could not begin: the schema is not this
+// build's (migrations.ErrVersion), or the configuration of the Kafka client makes no sense.
+func (f *Forwarder) Run(ctx context.Context) error {
+	if !f.running.CompareAndSwap(false, true) {
+		return errRunning
+	}
+	defer f.running.Store(false)
+	if err := migrations.Check(ctx, f.table.pool); errors.Is(err, migrations.ErrVersion) {
+		return fmt.Errorf("outbox: %w", err)
+	}
+	f.topics = topics{}
+	if err := f.senders.open(f.cfg); err != nil {
+		return err
+	}
+	beside, enough := context.WithCancel(ctx)
+	var others sync.WaitGroup
+	others.Go(func() { f.lease.keep(beside) })
+	others.Go(func() { newWatch(f.cfg, f.table, &f.lease).run(beside) })
+	for ctx.Err() == nil {
+		f.turn(ctx)
+	}
+	enough()
+	others.Wait()
+	f.leave(context.WithoutCancel(ctx))
+	return nil
+}
+
+// leave waits for what is under way, deletes what is confirmed, and lets another forwarder go on.
+func (f *Forwarder) leave(ctx context.Context) {
+	grace, cancel := context.WithTimeout(ctx, f.cfg.Grace)
+	defer cancel()
+	f.await(grace, f.cfg.Grace)
+	f.close()
+	_ = f.settle(ctx) // else it is sent again
+	leaving, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	f.lease.leave(leaving)
+}
+
+// close ends what is under way and takes the results.
+func (f *Forwarder) close() {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		f.senders.close()
+	}()
+	for {
+		select {
+		case r := <-f.senders.results:
+			f.answered(r)
+		case <-closed:
+			f.collect()
+			return
+		}
+	}
+}
+
+// turn sends once, and waits if there is nothing to send.
+func (f *Forwarder) turn(ctx context.Context) {
+	if !f.lease.held.Load() {
+		wait(ctx, f.cfg.Lease, f.woken)
+		return
+	}
+	sent, err := f.forward(ctx)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		f.trouble(err)
+		wait(ctx, backoff.Exponential(firstWait, lastWait, f.failures-1), nil)
+	case !sent:
+		f.failures = 0
+		wait(ctx, f.cfg.PollInterval, f.woken)
+	default:
+		f.failures = 0
+	}
+}
+
+func (f *Forwarder) trouble(err error) {
+	if f.failures++; f.failures == 1 {
+		f.cfg.Hooks.Report(record.Report{
+			Kind: record.ReportOutboxUnreadable, Err: err, Hint: "it is tried again until the database answers; the events are safe in it",
+		})
+	}
+}
+
+// forward sends the first events and deletes those that are confirmed. It is false if there is nothing to send now.
+func (f *Forwarder) forward(ctx context.Context) (bool, error) {
+	f.collect()
+	// Confirmed -> the database is away -> it is back: without this what was sent would be read, and sent, again.
+	if err := f.settle(ctx); err != nil {
+		return false, err
+	}
+	events, err := f.read(ctx)
+	if err != nil || len(events) == 0 {
+		return false, err
+	}
+	f.senders.send(f.topics.cut(events))
+	if f.await(ctx, patience); f.topics.unanswered() > 0 {
+		if err := f.senders.replace(f.cfg); err != nil {
+			return false, err
+		}
+	}
+	return true, f.settle(ctx)
+}
+
+func (f *Forwarder) read(ctx context.Context) ([]event, error) {
+	ctx, cancel := context.WithTimeout(ctx, dbTimeout)
+	defer cancel()
+	return f.table.read(ctx, f.topics.waiting(time.Now()), f.cfg.MaxBatch)
+}
+
+// patience is how long an answer may take before the topics that have theirs go on without the others.
+const patience = time.Second
+
+// await takes results until there is no topic without one, for d at most.
+func (f *Forwarder) await(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for f.topics.unanswered() > 0 {
+		select {
+		case r := <-f.senders.results:
+			f.answered(r)
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// collect takes the results that are there.
+func (f *Forwarder) collect() {
+	for {
+		select {
+		case r := <-f.senders.results:
+			f.answered(r)
+		default:
+			return
+		}
+	}
+}
+
+// settle deletes what is confirmed, also when Run is to end: else it would be sent again.
+func (f *Forwarder) settle(ctx context.Context) error {
+	if len(f.confirmed) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dbTimeout)
+	defer cancel()
+	if err := f.table.delete(ctx, f.confirmed); err != nil {
+		return err
+	}
+	f.confirmed = f.confirmed[:0]
+	return nil
+}
+
+// answered takes note of a result.
+func (f *Forwarder) answered(r result) {
+	f.confirmed = append(f.confirmed, r.confirmed...)
+	if f.topics.of(r.topic).answered(r, time.Now()) && !errors.Is(r.err, errUnanswered) {
+		f.blocked(r.topic, r.err)
+	}
+	if f.cfg.Hooks.OnForward != nil {
+		f.cfg.Hooks.OnForward(record.ForwardInfo{Confirmed: len(r.confirmed), Failed: r.sent - len(r.confirmed)})
+	}
+}
+
+func (f *Forwarder) blocked(topic string, err error) {
+	f.cfg.Hooks.Report(record.Report{
+		Kind: record.ReportOutboxBlocked, Topic: topic, Partition: -1, Offset: -1, Err: err,
+		Hint: "the topic's events wait in headrace.outbox, in order, and are tried again; see that the brokers are up, and that the topic " +
+			"exists, takes records of this size and may be written to",
+	})
+}
+
+// wait is over after d, when ctx ends or when early has something.
+func wait(ctx context.Context, d time.Duration, early <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-early:
+	case <-ctx.Done():
+	}
+}

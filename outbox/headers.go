@@ -1,0 +1,60 @@
+package outbox
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/headrace/headrace/record"
+)
+
+var errHeaders = errors.New("headers are damaged")
+
+// encodeHeaders puts names and values one after the other, each behind its length plus one; 0 is a nil value, which is
+// another thing than an empty one.
+func encodeHeaders(headers []record.Header) []byte {
+	out := []byte{} // the column is not null
+	for _, h := range headers {
+		out = appendBytes(out, []byte(h.Key), false)
+		out = appendBytes(out, h.Value, h.Value == nil)
+	}
+	return out
+}
+
+func appendBytes(out, b []byte, null bool) []byte {
+	if null {
+		return append(out, 0)
+	}
+	return append(binary.AppendUvarint(out, uint64(len(b))+1), b...)
+}
+
+// decodeHeaders appends to headers what encodeHeaders has made. The values are parts of b.
+func decodeHeaders(headers []record.Header, b []byte) ([]record.Header, error) {
+	for len(b) > 0 {
+		name, rest, ok := cutBytes(b)
+		if !ok || name == nil {
+			return nil, errHeaders
+		}
+		value, rest, ok := cutBytes(rest)
+		if !ok {
+			return nil, errHeaders
+		}
+		headers = append(headers, record.Header{Key: string(name), Value: value})
+		b = rest
+	}
+	return headers, nil
+}
+
+func cutBytes(b []byte) (value, rest []byte, ok bool) {
+	n, size := binary.Uvarint(b)
+	if size <= 0 {
+		return nil, nil, false
+	}
+	b = b[size:]
+	switch {
+	case n == 0:
+		return nil, b, true
+	case n-1 > uint64(len(b)):
+		return nil, nil, false
+	}
+	return b[: n-1 : n-1], b[n-1:], true
+}

@@ -1,0 +1,52 @@
+package outbox
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// lease keeps a forwarder's turn while it lives. It is no lock: a process that stops for long goes on sending beside its
+// successor until it notices, and nothing depends on that.
+type lease struct {
+	turns turns
+	me    uuid.UUID
+	d     time.Duration
+	taken func() // was not ours a moment ago
+	held  atomic.Bool
+}
+
+// turns is who knows whose turn it is.
+type turns interface {
+	takeLease(ctx context.Context, me uuid.UUID, d time.Duration) (bool, error)
+	leaveLease(ctx context.Context, me uuid.UUID) error
+}
+
+var _ turns = table{}
+
+// keep takes the lease, and takes it again before it expires, until ctx ends.
+func (l *lease) keep(ctx context.Context) {
+	for ctx.Err() == nil {
+		ok := l.take(ctx)
+		if had := l.held.Swap(ok); ok && !had {
+			l.taken()
+		}
+		wait(ctx, l.d/3, nil)
+	}
+}
+
+func (l *lease) take(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, l.d/3)
+	defer cancel()
+	ok, err := l.turns.takeLease(ctx, l.me, l.d)
+	return ok && err == nil
+}
+
+// leave lets another one go on at once.
+func (l *lease) leave(ctx context.Context) {
+	if l.held.Swap(false) {
+		_ = l.turns.leaveLease(ctx, l.me) // else it expires
+	}
+}

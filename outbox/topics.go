@@ -1,0 +1,99 @@
+package outbox
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/headrace/headrace/internal/backoff"
+)
+
+const (
+	firstWait = 200 * time.Millisecond
+	lastWait  = 10 * time.Second
+	// growth is how much more is sent to a topic after everything was confirmed.
+	growth = 8
+)
+
+// topics is what a forwarder knows of the topics that it sends to. A topic that does not take an event stands still, in
+// order, and the others go on.
+type topics map[string]*topic
+
+// topic begins with one event: what is sent together to one partition is one batch only once the client knows the
+// partitions. From there on as much as is taken: the brokers compare a batch, and not a record, with max.message.bytes.
+type topic struct {
+	limit  int       // how many events are sent at once
+	until  time.Time // nothing is sent before
+	failed int       // times in a row
+	sent   bool      // and not answered yet
+}
+
+func (ts topics) of(name string) *topic {
+	t := ts[name]
+	if t == nil {
+		t = &topic{limit: 1}
+		ts[name] = t
+	}
+	return t
+}
+
+// waiting are the topics to which nothing is sent at now: they failed a moment ago, or have not answered.
+func (ts topics) waiting(now time.Time) []string {
+	names := []string{} // not NULL
+	for name, t := range ts {
+		if t.sent || now.Before(t.until) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// unanswered is how many topics have not answered.
+func (ts topics) unanswered() (n int) {
+	for _, t := range ts {
+		if t.sent {
+			n++
+		}
+	}
+	return n
+}
+
+// cut gives those of events, which are in order, that may be sent together, and takes note that they are sent.
+func (ts topics) cut(events []event) []event {
+	var wave []event
+	bytes, counts, full := 0, map[string]int{}, map[string]bool{}
+	for _, e := range events {
+		if full[e.topic] {
+			continue
+		}
+		if bytes += int(e.bytes); bytes > maxWave && len(wave) > 0 {
+			break
+		}
+		t := ts.of(e.topic)
+		t.sent = true
+		counts[e.topic]++
+		full[e.topic] = counts[e.topic] >= t.limit
+		wave = append(wave, e)
+	}
+	return wave
+}
+
+// answered takes note of what became of what was sent to the topic. It says whether the topic has begun to stand still.
+func (t *topic) answered(r result, now time.Time) (stopped bool) {
+	t.sent = false
+	switch {
+	case r.err == nil:
+		t.failed, t.until = 0, time.Time{}
+		t.limit = min(max(t.limit, r.sent)*growth, maxBatch)
+		return false
+	case errors.Is(r.err, kerr.MessageTooLarge) && r.sent > 1:
+		t.limit = max(r.sent/2, 1)
+		return false
+	}
+	t.until, t.limit = now.Add(backoff.Exponential(firstWait, lastWait, t.failed)), 1
+	t.failed++
+	return t.failed == 1
+}
