@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/headrace/headrace/kafka"
+	"github.com/headrace/headrace/outbox"
 	"github.com/headrace/headrace/record"
 )
 
@@ -130,6 +131,13 @@ type Config struct {
 	//
 	// Defaults to 32 MiB, with which a process that drains a backlog takes 180 to 250 MB; half of it costs a batch route a tenth of its rate.
 	MaxInFlightBytes int64
+
+	// Outbox, if not nil, has this process send what routes publish with outbox.Publisher and outbox.Queue. Its Client and
+	// Hooks are this Config's. It uses connections of DB, up to three. Any number of processes may do so, of which one sends
+	// at a time; 'headrace outbox run' is a process that does nothing else.
+	//
+	// Defaults to nil: what is published waits in the database.
+	Outbox *outbox.Config
 
 	// Transport makes what delivers the records. Package kafka/stock has one under watermill-kafka's own Subscriber, for
 	// whoever must keep that.

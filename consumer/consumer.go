@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headrace/headrace/kafka"
+	"github.com/headrace/headrace/outbox"
 	"github.com/headrace/headrace/record"
 )
 
@@ -24,6 +25,8 @@ type Consumer struct {
 	log     *eventLog
 	hooks   *record.Hooks
 	replays *notTaken
+	// forwarder is nil without Config.Outbox.
+	forwarder *outbox.Forwarder
 
 	ran    atomic.Bool
 	engine atomic.Pointer[engine] // nil before Run has opened everything
@@ -49,7 +52,10 @@ func New(cfg Config, routes ...AnyRoute) (*Consumer, error) {
 		}})
 	}
 	c.log = newEventLog(cfg.Logger)
-	c.hooks = joined(c.metrics.hooks(), c.log.hooks(), guarded(*cfg.Hooks, cfg.Logger))
+	c.hooks = joined(c.metrics.hooks(), c.log.hooks(), c.wakes(), guarded(*cfg.Hooks, cfg.Logger))
+	if err := c.newForwarder(); err != nil {
+		return nil, err
+	}
 	return c, nil
 }
 

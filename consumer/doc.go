@@ -112,6 +112,9 @@
 //	in_flight_records{topic,partition}        in_flight_bytes{topic,partition}
 //	partition_paused{topic,partition}         oldest_in_flight_age_seconds{topic,partition}
 //	claims_total{event}                       reports_total{kind}
+//	outbox_events_total{result}               outbox_rows{}
+//	outbox_bytes{}                            outbox_oldest_seconds{}
+//	outbox_snapshot_seconds{}
 //
 // docs/operations.md says what each tells, and which alerts are worth having. [Metrics] gives the list to a program.
 package consumer

@@ -62,6 +62,7 @@ func (c *Consumer) open(ctx context.Context) (_ *engine, err error) {
 			return nil, fmt.Errorf("route %q: %w", s.name, err)
 		}
 	}
+	e.forward(ctx)
 	c.warnOfStrangers(ctx) // now that ours are known: of two that start at once, one sees the other
 	e.watchRetention(context.WithoutCancel(ctx))
 	return e, nil

@@ -55,6 +55,7 @@ type metrics struct {
 	reports        *prometheus.CounterVec
 	retention      *prometheus.GaugeVec
 	calls          *calls
+	outbox         *outboxMetrics
 	routes         map[string]*series // read only once made
 	reasons        []string
 	dependencies   []string // for which a route can hold
@@ -81,6 +82,8 @@ func newMetrics(specs []spec) *metrics {
 	m.retention = m.gauge("topic_retention_seconds", "How long a topic that is read keeps its records, +Inf for ever.", "topic")
 	m.calls = newCalls(specs)
 	m.include(m.calls.collected)
+	m.outbox = newOutboxMetrics()
+	m.include(m.outbox.collected)
 	m.dependencies = slices.Concat(waits, m.calls.names)
 	for _, s := range specs {
 		m.preset(s)
@@ -142,6 +145,8 @@ func (m *metrics) hooks() record.Hooks {
 		OnClaim:      m.onClaim,
 		OnCall:       m.calls.onCall,
 		OnBreaker:    m.calls.onBreaker,
+		OnForward:    m.outbox.onForward,
+		OnOutbox:     m.outbox.onOutbox,
 		OnReport:     m.onReport,
 	}
 }
