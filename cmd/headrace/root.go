@@ -53,9 +53,9 @@ func complain(s streams, cmd *cobra.Command, err error) int {
 func newRoot(s streams) *cobra.Command {
 	root := group(&cobra.Command{
 		Use:   "headrace",
-		Short: "Migrate the database, look at dead letters and replay them",
-		Long: `headrace migrates the database of a Headrace consumer, shows and replays its dead letters, and takes a record out of
-the way that keeps its partition waiting.
+		Short: "Migrate the database, look at dead letters and replay them, send the outbox",
+		Long: `headrace migrates the database of a Headrace consumer, shows and replays its dead letters, takes a record out of the
+way that keeps its partition waiting, and sends what its handlers have published.
 
 Results go to standard output, everything else to standard error.
 Exit codes: 0 all went well, 1 something failed, 2 the command line is wrong.`,
@@ -66,13 +66,14 @@ Exit codes: 0 all went well, 1 something failed, 2 the command line is wrong.`,
   headrace dlq ls --topic orders.dlq --since 2h
   headrace dlq show --topic orders.dlq 3/120
   headrace dlq replay --topic orders.dlq --reason exhausted --dry-run
-  headrace bury --group billing --route charge-order --at orders/3/120`,
+  headrace bury --group billing --route charge-order --at orders/3/120
+  headrace outbox run`,
 	})
 	root.PersistentPreRunE = refuseEmpty
 	root.SilenceErrors, root.SilenceUsage = true, true // complain prints them
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newMigrate(s), newDLQ(s), newBury(s), newVersion(s))
+	root.AddCommand(newMigrate(s), newDLQ(s), newBury(s), newOutbox(s), newVersion(s))
 	return root
 }
 

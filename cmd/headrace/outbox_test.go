@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/stretchr/testify/require"
+
+	"github.com/headrace/headrace/internal/freeport"
+	"github.com/headrace/headrace/internal/kafkatest"
+	"github.com/headrace/headrace/internal/pgtest"
+	"github.com/headrace/headrace/migrations"
+	"github.com/headrace/headrace/outbox"
+)
+
+func TestOutbox(t *testing.T) {
+	t.Parallel()
+	brokers, dsn := kafkatest.Fake(t).ListenAddrs(), pgtest.DSN(t, migrations.Up)
+	kafkatest.CreateTopic(t, brokers, "ledger", 1)
+	pool := pgtest.Pool(t, dsn)
+	c := newCLI(t, envBrokers+"="+strings.Join(brokers, ","), envDSN+"="+dsn)
+
+	tx, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	for i := range 10 {
+		require.NoError(t, outbox.Publisher(tx).Publish("ledger", message.NewMessage(fmt.Sprint("id-", i), []byte("value"))))
+	}
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Contains(t, c.ok("outbox", "status").out, "events       10\n")
+
+	port, err := freeport.Get()
+	require.NoError(t, err)
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan result, 1)
+	go func() { ended <- c.runUntil(ctx, "outbox", "run", "--metrics", address) }()
+	require.Eventually(t, func() bool {
+		return strings.Contains(get(t, address), `headrace_outbox_events_total{result="confirmed"} 10`)
+	},
+		patience, 10*time.Millisecond)
+	cancel()
+	r := <-ended
+	require.Equal(t, exitOK, r.code, r.err)
+	require.Len(t, kafkatest.ReadAll(t, brokers, "ledger"), 10)
+
+	var w waiting
+	require.NoError(t, json.Unmarshal([]byte(c.ok("outbox", "status", "--json").out), &w))
+	require.Equal(t, waiting{Snapshot: w.Snapshot}, w)
+}
+
+func TestOutbox_WrongUse(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t, envBrokers+"=127.0.0.1:1", envDSN+"="+pgtest.DSN(t))
+	r := c.run("outbox", "run")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "headrace migrate up")
+	r = c.run("outbox", "run", "--metrics", "nowhere")
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.err, "--metrics nowhere")
+	r = c.run("outbox", "status")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.err, "headrace migrate up")
+}
+
+// get is a page, "" while nobody serves it.
+func get(t *testing.T, address string) string {
+	t.Helper()
+	resp, err := http.Get("http://" + address + "/metrics") //nolint:noctx // a test's
+	if err != nil {
+		return ""
+	}
+	defer func() { require.NoError(t, resp.Body.Close()) }()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return string(text)
+}
