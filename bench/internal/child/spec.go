@@ -36,6 +36,9 @@ type Options struct {
 	Writers  int `json:"writers,omitempty"`
 	// Transport is "stock" for watermill-kafka's Subscriber.
 	Transport string `json:"transport,omitempty"`
+	// Events is the topic to which a route of Headrace publishes an event a record, by way of the outbox; its process
+	// forwards it.
+	Events string `json:"events,omitempty"`
 	// Poll is the most records of a transaction, of peers.
 	Poll int `json:"poll,omitempty"`
 	// SleepMaxMS is the most that a handler sleeps before its effect; it sleeps any time up to that.

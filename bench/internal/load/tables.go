@@ -33,6 +33,7 @@ func Reset(ctx context.Context, db *pgxpool.Pool, accounts int) error {
 		`truncate accounts, stock_inbox`,
 		`do $$ begin if to_regclass('headrace.inbox') is not null then truncate headrace.inbox; end if; end $$`,
 		`do $$ begin if to_regclass('headrace.offsets') is not null then truncate headrace.offsets; end if; end $$`,
+		`do $$ begin if to_regclass('headrace.outbox') is not null then truncate headrace.outbox; end if; end $$`,
 		fmt.Sprintf(`insert into accounts select g, 0 from generate_series(0, %d) g`, accounts-1),
 		`vacuum analyze accounts`,
 		`checkpoint`,

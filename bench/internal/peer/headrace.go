@@ -16,6 +16,7 @@ import (
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/kafka/stock"
+	"github.com/headrace/headrace/outbox"
 	"github.com/headrace/headrace/record"
 )
 
@@ -38,6 +39,9 @@ func headraceApply(ctx context.Context, s *child.Session) error {
 				return fault.Permanent(errPoison)
 			}
 			if err := pause(ctx, s); err != nil {
+				return err
+			}
+			if err := tell(tx, s, e); err != nil {
 				return err
 			}
 			if err := post(ctx, tx, e.Data); err != nil {
@@ -85,6 +89,9 @@ func runHeadrace(ctx context.Context, s *child.Session, w *watch, route consumer
 	}
 	if s.Options.Transport == "stock" {
 		cfg.Transport = stock.Transport()
+	}
+	if s.Options.Events != "" {
+		cfg.Outbox = &outbox.Config{}
 	}
 	c, err := consumer.New(cfg, route)
 	if err != nil {

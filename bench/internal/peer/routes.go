@@ -3,12 +3,15 @@ package peer
 import (
 	"context"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/headrace/headrace/bench/internal/child"
 	"github.com/headrace/headrace/bench/internal/load"
 	"github.com/headrace/headrace/consumer"
 	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/kafka"
+	"github.com/headrace/headrace/outbox"
 )
 
 // headraceQueue is a route whose effects are queued: the statements of a whole group are one trip.
@@ -31,6 +34,9 @@ func headraceQueue(ctx context.Context, s *child.Session) error {
 			if e.Data.Fails {
 				return fault.Transient(errNotNow)
 			}
+			if s.Options.Events != "" {
+				return outbox.Queue(b, s.Options.Events, told(e))
+			}
 			return nil
 		},
 	})
@@ -47,6 +53,9 @@ func headraceBatch(ctx context.Context, s *child.Session) error {
 			for i, e := range es {
 				w.begin(e)
 				items[i].Posting = e.Data
+				if err := tell(tx, s, e); err != nil {
+					return err
+				}
 				if e.Data.Poison {
 					failed[i] = fault.Permanent(errPoison)
 				}
@@ -70,4 +79,19 @@ func headraceBatch(ctx context.Context, s *child.Session) error {
 			return nil
 		},
 	})
+}
+
+// tell publishes the event of a record, where that is asked for.
+func tell(tx pgx.Tx, s *child.Session, e event) error {
+	if s.Options.Events == "" {
+		return nil
+	}
+	return outbox.Publisher(tx).Publish(s.Options.Events, told(e))
+}
+
+// told is about as large as the record that it tells of.
+func told(e event) *message.Message {
+	msg := message.NewMessage("posted-"+e.ID, []byte("{\"account\": 1234, \"amount\": 5, \"text\": \"about as much as the record itself said\"}"))
+	kafka.SetKey(msg, e.Key)
+	return msg
 }

@@ -19,7 +19,7 @@ const maxBatchTimeMS = 200
 // Bars says what of the bars these results meet.
 func Bars(results []Result) (bars []Bar) {
 	b := table(results)
-	for _, group := range [][]Bar{b.ofApply(), b.ofQueue(), b.ofBatch(), b.ofStores(), b.ofLatency(), b.ofCost(), b.ofTrouble()} {
+	for _, group := range [][]Bar{b.ofApply(), b.ofQueue(), b.ofBatch(), b.ofStores(), b.ofLatency(), b.ofCost(), b.ofTrouble(), b.ofOutbox()} {
 		bars = append(bars, group...)
 	}
 	return bars
@@ -125,6 +125,20 @@ func (t table) ofTrouble() []Bar {
 	for _, partitions := range []int32{one, eight} {
 		name := "Calls of 5 ms, 256 in flight, to stock, " + at(partitions)
 		bars = append(bars, least(name, 10, ratio(rate("calls", partitions, "headrace-call/in-flight-256"), rate("calls", partitions, Stock)), "x"))
+	}
+	return bars
+}
+
+func (t table) ofOutbox() []Bar {
+	ours := t.rate("outbox", eight, named("headrace"))
+	bars := []Bar{
+		least("Outbox, events end to end at 3 ms acks", 20_000, ours, "/s"),
+		least("Outbox to watermill-sql", 10, ratio(ours, t.rate("outbox", eight, named("watermill-sql"))), "x"),
+	}
+	for _, kind := range []string{"Apply", "Queue", "Batch"} {
+		name := "headrace-" + strings.ToLower(kind) + "-inbox"
+		with, without := t.rate("outbox-route", eight, named(name+"/outbox")), t.rate("outbox-route", eight, named(name))
+		bars = append(bars, least("An event a record to none, "+kind, 0.75, ratio(with, without), "x"))
 	}
 	return bars
 }
