@@ -74,12 +74,22 @@ func Check(resp *http.Response) error {
 func statusError(resp *http.Response) *fault.StatusError {
 	e := fault.NewStatusError(resp)
 	if resp.Request != nil {
-		e.Keyed = isKeyed(resp.Request)
+		e.Keyed = isKeyed(resp.Request) && !replayed(resp)
 		if d, ok := resp.Request.Context().Value(dependencyKey{}).(*Dependency); ok {
 			e.Dependency, e.Named = d.cfg.Name, true
 		}
 	}
 	return e
+}
+
+// replayed: a 409 or 422 that package idempotency has stored is its handler's last word, and says nothing of the key. The
+// first time it cannot be told from one that does; so it is asked for again.
+func replayed(resp *http.Response) bool {
+	switch resp.StatusCode {
+	case http.StatusConflict, http.StatusUnprocessableEntity:
+		return resp.Header.Get("Idempotency-Replayed") == "true"
+	}
+	return false
 }
 
 // keep reads and closes the body of an answer that is a failure, and leaves what it read in its place.
