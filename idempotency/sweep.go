@@ -1,0 +1,38 @@
+package idempotency
+
+import (
+	"context"
+	"time"
+)
+
+// sweepStep bounds a sweep's transaction.
+const sweepStep = 1000
+
+// Run sweeps what is past its retention, each SweepEvery, until ctx ends; then it returns nil. Several processes may: what one
+// sweeps the others pass over. What goes wrong is logged, and tried again.
+func (k *Keys) Run(ctx context.Context) error {
+	ticker := time.NewTicker(k.cfg.SweepEvery)
+	defer ticker.Stop()
+	for {
+		if _, err := k.Sweep(ctx); err != nil && ctx.Err() == nil {
+			k.cfg.Logger.WarnContext(ctx, "idempotency: what is past its retention was not swept", "error", err)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// Sweep deletes the finished keys that are past their retention, and says how many they were. What is in progress or
+// unknown stays.
+func (k *Keys) Sweep(ctx context.Context) (swept int64, err error) {
+	for {
+		tag, err := k.pool.Exec(ctx, k.sql.sweep, k.cfg.Retention, sweepStep)
+		swept += tag.RowsAffected()
+		if err != nil || tag.RowsAffected() < sweepStep {
+			return swept, err
+		}
+	}
+}
