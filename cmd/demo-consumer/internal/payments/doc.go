@@ -4,8 +4,8 @@
 //	POST /charges {"order": "…", "account": 7, "amount": 995}   with an Idempotency-Key
 //	GET  /charges                                               everything ever charged
 //
-// It charges each Idempotency-Key once and gives a repeated request the first one's answer. Its book is keyed by nothing
-// else: an order that came with two keys was charged twice, and the book says so.
+// Package idempotency has it charge each Idempotency-Key once and give a repeated request the first one's answer. Its
+// book is keyed by nothing: a key that was charged twice, or an order that came with two keys, has two lines.
 //
 // What goes wrong with an order's charge is given by a function of the order alone, so that it is the same in every run.
 // A [Service] may also be sent [Service.Away] altogether, and [Service.Mend] ends all faults.

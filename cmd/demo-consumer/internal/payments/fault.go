@@ -1,5 +1,14 @@
 package payments
 
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/headrace/headrace/idempotency"
+)
+
 // Fault is what goes wrong with an order's charge.
 type Fault uint8
 
@@ -18,12 +27,51 @@ const (
 	Unpaid
 )
 
-// faultOf is what goes wrong with this request. It is asked once for each: the first try of a key is over then.
-func (s *Service) faultOf(key, order string) Fault {
+// faulty is what stands between the service and its clients: what is charged is on the books before its answer is lost.
+func (s *Service) faulty(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.away.Load() {
+			refuse(w, http.StatusServiceUnavailable, "away")
+			return
+		}
+		// The whole body: only then does the server notice that a client has hung up.
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+		if err != nil {
+			refuse(w, http.StatusRequestEntityTooLarge, "an order, please")
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		switch s.firstFault(r.Header.Get(idempotency.Header), orderOf(body)) {
+		case Overloaded:
+			later(w, http.StatusServiceUnavailable, "overloaded")
+		case Limited:
+			later(w, http.StatusTooManyRequests, "too many requests")
+		case Lost:
+			h.ServeHTTP(&late{w, func() { panic(http.ErrAbortHandler) }}, r) // closes the connection without an answer
+		case Slow:
+			h.ServeHTTP(&late{w, func() { s.dawdle(r) }}, r)
+		case None, Unpaid:
+			h.ServeHTTP(w, r)
+		}
+	})
+}
+
+func orderOf(body []byte) string {
+	q, _ := parse(body) // what is none has no faults either
+	return q.Order
+}
+
+// faultOf is what goes wrong with an order at this moment.
+func (s *Service) faultOf(order string) Fault {
 	if s.cfg.Fault == nil || s.mended.Load() {
 		return None
 	}
-	f := s.cfg.Fault(order)
+	return s.cfg.Fault(order)
+}
+
+// firstFault is faultOf, without those that are of the first try when it is over. It is asked once for each request.
+func (s *Service) firstFault(key, order string) Fault {
+	f := s.faultOf(order)
 	if f == Overloaded || f == Limited {
 		// Remembered by this process alone: another one fails the first try once more, which harms nobody.
 		if _, again := s.tried.LoadOrStore(key, struct{}{}); again {
@@ -31,4 +79,32 @@ func (s *Service) faultOf(key, order string) Fault {
 		}
 	}
 	return f
+}
+
+// late is a writer whose first answer to a charge is held up. A replay is not.
+type late struct {
+	http.ResponseWriter
+	holdUp func()
+}
+
+func (l *late) WriteHeader(status int) {
+	if status == http.StatusCreated && l.Header().Get(idempotency.ReplayedHeader) == "" {
+		l.holdUp()
+	}
+	l.ResponseWriter.WriteHeader(status)
+}
+
+// dawdle waits until nobody waits for the answer any more, or Config.Slow.
+func (s *Service) dawdle(r *http.Request) {
+	timer := time.NewTimer(s.cfg.Slow)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.Context().Done():
+	}
+}
+
+func later(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Retry-After", "1")
+	refuse(w, status, text)
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/headrace/headrace/idempotency"
 )
 
 // Config is a service's. DSN is required.
@@ -34,9 +36,12 @@ type Config struct {
 type Service struct {
 	cfg    Config
 	book   *book
+	keys   *idempotency.Keys
 	server *http.Server
 	url    string
-	ended  chan struct{}
+
+	stop  context.CancelFunc // of the sweep
+	ended sync.WaitGroup
 
 	away, mended atomic.Bool
 	tried        sync.Map // the keys whose first try has failed
@@ -65,12 +70,26 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg, book: &book{db: db, merchant: cfg.Merchant}, ended: make(chan struct{})}
+	s := &Service{cfg: cfg, book: &book{db: db, merchant: cfg.Merchant}}
+	s.keys, err = idempotency.New(db, idempotency.Config{
+		Principal: func(*http.Request) string { return cfg.Merchant },
+		Table:     keysTable, Timeout: maxTime, MaxBytes: maxBody, Logger: cfg.Logger,
+	})
+	if err != nil {
+		db.Close()
+		return nil, err
+	}
 	if err := errors.Join(s.book.prepare(ctx), s.listen()); err != nil {
 		db.Close()
 		return nil, fmt.Errorf("payment service: %w", err)
 	}
+	s.sweep(ctx)
 	return s, nil
+}
+
+func (s *Service) sweep(ctx context.Context) {
+	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	s.ended.Go(func() { _ = s.keys.Run(ctx) }) // nil, when ctx has ended
 }
 
 func (s *Service) listen() error {
@@ -80,12 +99,11 @@ func (s *Service) listen() error {
 	}
 	s.url = "http://" + listener.Addr().String()
 	s.server = &http.Server{Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second, ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelWarn)}
-	go func() {
-		defer close(s.ended)
+	s.ended.Go(func() {
 		if err := s.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			s.cfg.Logger.Error("payment service", "error", err)
 		}
-	}()
+	})
 	return nil
 }
 
@@ -101,6 +119,7 @@ func (s *Service) Mend() { s.mended.Store(true) }
 // Close ends the service and every request in progress.
 func (s *Service) Close() {
 	_ = s.server.Close() // what it breaks is repeated by whoever asked
-	<-s.ended
+	s.stop()
+	s.ended.Wait()
 	s.book.db.Close()
 }

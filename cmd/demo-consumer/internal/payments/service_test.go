@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/headrace/headrace/internal/pgtest"
@@ -71,19 +70,23 @@ func TestService(t *testing.T) {
 		t.Parallel()
 		s := open(t, None)
 		var wg sync.WaitGroup
-		ids := make([]uuid.UUID, 100)
-		for i := range ids {
+		charged := make([]Charge, 100)
+		for i := range charged {
 			wg.Go(func() {
-				if status, c, err := s.try(t.Context(), "k", "a", 5); err == nil && status == http.StatusCreated {
-					ids[i] = c.ID
+				for { // whoever comes meanwhile is told to come again
+					status, c, err := s.try(t.Context(), "k", "a", 5)
+					if err != nil || status != http.StatusConflict {
+						charged[i] = c
+						return
+					}
 				}
 			})
 		}
 		wg.Wait()
 		all := s.charges(t)
 		require.Len(t, all, 1)
-		for _, id := range ids {
-			require.Equal(t, all[0].ID, id)
+		for _, c := range charged {
+			require.Equal(t, all[0], c)
 		}
 	})
 
@@ -105,6 +108,15 @@ func TestService(t *testing.T) {
 		status, _, err := s.try(t.Context(), "k", "a", 6)
 		require.NoError(t, err)
 		require.Equal(t, http.StatusUnprocessableEntity, status)
+	})
+
+	t.Run("RefusesWhatIsNoOrder", func(t *testing.T) {
+		t.Parallel()
+		s := open(t, None)
+		status, _, err := s.try(t.Context(), "k", "", 5)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusBadRequest, status)
+		require.Empty(t, s.charges(t))
 	})
 
 	t.Run("RefusesARequestWithoutAKey", func(t *testing.T) {
