@@ -35,6 +35,25 @@ type CallRoute[T, R any] struct {
 	//
 	// Defaults to 10 s.
 	CallTimeout time.Duration
+	// Calls are what Call asks, one after the other, each with the most that it takes: New proves that they fit into
+	// CallTimeout with CallReserve. Of calls side by side declare the longest. Give Call's requests these budgets with
+	// downstream.Budget. Their dependencies are watched as Config.Dependencies are.
+	//
+	// Defaults to none: Call is one call to Dependency, which may take all of CallTimeout.
+	Calls []Outgoing
+	// CallReserve is what Call needs beside Calls.
+	//
+	// Defaults to 0.
+	CallReserve time.Duration
+	// NoFallback forbids that a downstream.Fallback answers a read in Call with a substitute: set it where money is decided
+	// by what is read.
+	//
+	// Defaults to false.
+	NoFallback bool
+	// Reconcile asks the dependency whether the call for e was carried out already, and gives its result then. It is asked
+	// before each Call, because nobody remembers over a crash whether there was one; found is false only if it is known that
+	// there was none, and that none is under way. It must change nothing. Required for RepeatReconciled, and for it alone.
+	Reconcile func(ctx context.Context, e Event[T]) (result R, found bool, err error)
 	// Call asks the dependency, outside of any transaction. Use an http.Client with a downstream.Transport, or
 	// downstream.Do: they send the idempotency key and say what a failure means. See package fault for what other errors
 	// mean. Calls of different keys run side by side. Required.
@@ -63,7 +82,17 @@ const (
 	RepeatKeyed
 	// RepeatSafe: the call changes nothing, or the same when it is made twice.
 	RepeatSafe
+	// RepeatReconciled: Reconcile is asked whether the call was carried out before it is made.
+	RepeatReconciled
 )
+
+// Outgoing is one of a route's calls.
+type Outgoing struct {
+	// Dependency is what is called. Required.
+	Dependency *downstream.Dependency
+	// Budget is the most that the call takes. Required.
+	Budget time.Duration
+}
 
 // errNoReply is a bug of ours.
 var errNoReply = errors.New("the record has no reply of its call")
@@ -75,12 +104,17 @@ type calling struct {
 	timeout    time.Duration
 	do         func(ctx context.Context, r *record.Record) (reply any, err error) // nil if the user gave none
 	both       bool                                                               // Apply and Queue
+	calls      []Outgoing
+	reserve    time.Duration
+	noFallback bool
+	reconciles bool
 }
 
 func (r CallRoute[T, R]) spec() spec {
 	s := newSpec[T]("CallRoute", r.Name, r.Topic, defaultMaxBatch, r.Options)
 	s.call = &calling{
 		dependency: r.Dependency, repeat: r.Repeat, timeout: orElse(r.CallTimeout, defaultCallTimeout),
+		calls: r.Calls, reserve: r.CallReserve, noFallback: r.NoFallback, reconciles: r.Reconcile != nil,
 	}
 	if r.Call != nil {
 		s.call.do = r.do
@@ -97,7 +131,12 @@ func (r CallRoute[T, R]) spec() spec {
 
 // do gives a pointer, because a reply that is nil would be none: an R may be an interface or a pointer itself.
 func (r CallRoute[T, R]) do(ctx context.Context, rec *record.Record) (any, error) {
-	result, err := r.Call(ctx, eventOf[T](rec))
+	e := eventOf[T](rec)
+	op := downstream.Operation[R]{Do: func(ctx context.Context, _ downstream.Try) (R, error) { return r.Call(ctx, e) }}
+	if r.Reconcile != nil {
+		op.Reconcile = func(ctx context.Context) (R, bool, error) { return r.Reconcile(ctx, e) }
+	}
+	result, err := downstream.Run(ctx, r.Dependency, op)
 	if err != nil {
 		return nil, err
 	}

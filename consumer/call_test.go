@@ -73,8 +73,8 @@ func TestNew_CallRoute(t *testing.T) {
 		other := route
 		other.Name, other.Dependency = "refund", dependency(t, "payments")
 		_, err := New(cfg, route, other)
-		require.ErrorContains(t, err, `routes "charge" and "refund" have two different dependencies named "payments"`)
-		require.ErrorContains(t, err, "fix: give both routes the same *downstream.Dependency")
+		require.ErrorContains(t, err, `route "charge" and route "refund" have two different dependencies named "payments"`)
+		require.ErrorContains(t, err, "fix: give both the same *downstream.Dependency")
 	})
 
 	t.Run("WarnsOfACallThatARebalanceCutsOff", func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestNew_RefusesCallRoute(t *testing.T) {
 	}{
 		"UnsetRepeat": {
 			func(_ *testing.T, r *CallRoute[placed, receipt]) { r.Repeat = RepeatUnset },
-			"fix: set Repeat to RepeatKeyed, if the dependency carries out each Idempotency-Key once, or to RepeatSafe, if the call changes nothing",
+			"fix: set Repeat to RepeatKeyed, if the dependency carries out each Idempotency-Key once, to RepeatSafe, if the call changes nothing",
 		},
 		"RepeatThatIsNone": {
 			func(_ *testing.T, r *CallRoute[placed, receipt]) { r.Repeat = 7 }, "Repeat is 7",

@@ -22,6 +22,8 @@ func (s spec) callProblems(c Config, of string) []Problem {
 		ps = append(ps, Problem{What: of + " has both Apply and Queue", Fix: "set one of them: they would write the same"})
 	}
 	ps = append(ps, s.call.repeat.problems(of)...)
+	ps = append(ps, s.call.reconcileProblems(of)...)
+	ps = append(ps, s.call.outgoingProblems(of)...)
 	ps = append(ps, negatives(of, []Term{{"CallTimeout", s.call.timeout}})...)
 	ps = append(ps, outside(of, []bound{{
 		Term{"CallTimeout", s.call.timeout}, minAttemptTimeout, 0, "a call has a round trip to make",
@@ -56,16 +58,16 @@ func (s spec) window() time.Duration {
 
 func (r Repeat) problems(of string) []Problem {
 	switch r {
-	case RepeatKeyed, RepeatSafe:
+	case RepeatKeyed, RepeatSafe, RepeatReconciled:
 		return nil
 	case RepeatUnset:
 		return []Problem{{
 			What: of + " does not say why its call may be made again: after a crash or a lost answer nobody knows whether it was carried out",
-			Fix: "set Repeat to RepeatKeyed, if the dependency carries out each Idempotency-Key once, or to RepeatSafe, " +
-				"if the call changes nothing; a call that is neither cannot be made safely",
+			Fix: "set Repeat to RepeatKeyed, if the dependency carries out each Idempotency-Key once, to RepeatSafe, " +
+				"if the call changes nothing, or to RepeatReconciled, if it can be asked; a call that is none of them cannot be made safely",
 		}}
 	default:
-		return []Problem{{What: fmt.Sprintf("%s: Repeat is %d", of, r), Fix: "set it to RepeatKeyed or RepeatSafe"}}
+		return []Problem{{What: fmt.Sprintf("%s: Repeat is %d", of, r), Fix: "set it to RepeatKeyed, RepeatSafe or RepeatReconciled"}}
 	}
 }
 
@@ -111,28 +113,39 @@ func raiseWindow(to time.Duration, field string, lower time.Duration) string {
 
 // dependenciesApart finds two dependencies of one name. What one of them learns the other would not know, and metrics,
 // logs and holds could not tell them apart.
-func dependenciesApart(specs []spec) []Problem {
+func dependenciesApart(specs []spec, others []*downstream.Dependency) []Problem {
 	type user struct {
 		dependency *downstream.Dependency
 		route      string
 	}
 	first := map[string]user{}
 	var ps []Problem
-	for _, s := range specs {
-		if s.dependency() == "" {
-			continue
+	meet := func(route string, d *downstream.Dependency) {
+		if d == nil || d.Name() == "" {
+			return
 		}
-		d := s.call.dependency
 		was, known := first[d.Name()]
 		switch {
 		case !known:
-			first[d.Name()] = user{d, s.name}
+			first[d.Name()] = user{d, route}
 		case was.dependency != d:
 			ps = append(ps, Problem{
-				What: fmt.Sprintf("routes %q and %q have two different dependencies named %q", was.route, s.name, d.Name()),
-				Fix:  "give both routes the same *downstream.Dependency, or name the dependencies apart",
+				What: fmt.Sprintf("%s and %s have two different dependencies named %q", was.route, route, d.Name()),
+				Fix:  "give both the same *downstream.Dependency, or name the dependencies apart",
 			})
 		}
+	}
+	for _, s := range specs {
+		if s.call == nil {
+			continue
+		}
+		meet(fmt.Sprintf("route %q", s.name), s.call.dependency)
+		for _, o := range s.call.calls {
+			meet(fmt.Sprintf("route %q", s.name), o.Dependency)
+		}
+	}
+	for _, d := range others {
+		meet("Config.Dependencies", d)
 	}
 	return ps
 }

@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"log/slog"
 	"net"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/outbox"
 	"github.com/headrace/headrace/record"
@@ -145,6 +147,12 @@ type Config struct {
 	// Defaults to kafka.NewSource.
 	Transport func(kafka.SourceConfig) (kafka.Transport, error)
 
+	// Dependencies are further ones that the process calls, beside those of its CallRoutes: their calls, breakers, further
+	// tries and substitutes are in the metrics, and their reports in the log.
+	//
+	// Defaults to none.
+	Dependencies []*downstream.Dependency
+
 	// Registry is where the metrics are registered, and what Handler serves at /metrics.
 	//
 	// Defaults to a registry of the consumer's own.
@@ -175,4 +183,16 @@ func (c Config) rebalance() rebalance {
 		drainGrace: c.DrainGrace, hardGrace: c.HardGrace, commit: c.CommitReserve,
 		heartbeat: c.HeartbeatInterval, reserve: rebalanceReserve, timeout: c.RebalanceTimeout,
 	}
+}
+
+func (c Config) dependencyProblems() []Problem {
+	var ps []Problem
+	for i, d := range c.Dependencies {
+		if !made(d) {
+			ps = append(ps, Problem{
+				What: fmt.Sprintf("Dependencies[%d] was not made with downstream.New", i), Fix: "make it so, or leave it out",
+			})
+		}
+	}
+	return ps
 }

@@ -45,7 +45,7 @@ func New(cfg Config, routes ...AnyRoute) (*Consumer, error) {
 	if cfg.Registry == nil {
 		cfg.Registry = prometheus.NewRegistry()
 	}
-	c := &Consumer{cfg: cfg, specs: specs, plan: plan(cfg, specs), metrics: newMetrics(specs), replays: newNotTaken(specs)}
+	c := &Consumer{cfg: cfg, specs: specs, plan: plan(cfg, specs), metrics: newMetrics(specs, cfg.Dependencies...), replays: newNotTaken(specs)}
 	if err := errors.Join(cfg.Registry.Register(c.metrics), cfg.Registry.Register(newPartitions(c.stats))); err != nil {
 		return nil, refuse([]Problem{{
 			What: "the metrics cannot be registered", Err: err, Fix: "give each consumer of a process a Registry of its own, or leave it nil",

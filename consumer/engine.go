@@ -267,7 +267,7 @@ func (c *Consumer) stack(s spec, inbox *dedup.Route, letters *dlq.Writer, shared
 		rt.Repeatable = true // every Repeat that is not refused says so
 		rt.Call = &middleware.Call{
 			Dependency: s.call.dependency, Timeout: s.call.timeout, HardGrace: c.cfg.HardGrace, Do: s.call.do, Inbox: inbox,
-			Keyed: s.call.repeat == RepeatKeyed,
+			Keyed: s.call.repeat == RepeatKeyed, NoFallback: s.call.noFallback,
 		}
 	}
 	return rt

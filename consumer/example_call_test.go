@@ -105,5 +105,5 @@ func ExampleCallRoute_refused() {
 	// Output:
 	// the consumer cannot start, 1 problem:
 	// - route "charge-order" does not say why its call may be made again: after a crash or a lost answer nobody knows whether it was carried out
-	//     fix: set Repeat to RepeatKeyed, if the dependency carries out each Idempotency-Key once, or to RepeatSafe, if the call changes nothing; a call that is neither cannot be made safely
+	//     fix: set Repeat to RepeatKeyed, if the dependency carries out each Idempotency-Key once, to RepeatSafe, if the call changes nothing, or to RepeatReconciled, if it can be asked; a call that is none of them cannot be made safely
 }

@@ -11,18 +11,21 @@ import (
 // joined calls every set of hooks in order.
 func joined(sets ...record.Hooks) *record.Hooks {
 	return &record.Hooks{
-		OnSettle:     fan(sets, func(h record.Hooks) func(record.SettleInfo) { return h.OnSettle }),
-		OnAttempt:    fan(sets, func(h record.Hooks) func(record.AttemptInfo) { return h.OnAttempt }),
-		OnInbox:      fan(sets, func(h record.Hooks) func(record.InboxInfo) { return h.OnInbox }),
-		OnGroup:      fan(sets, func(h record.Hooks) func(record.GroupInfo) { return h.OnGroup }),
-		OnHold:       fan(sets, func(h record.Hooks) func(record.HoldInfo) { return h.OnHold }),
-		OnDeadLetter: fan(sets, func(h record.Hooks) func(record.DeadLetterInfo) { return h.OnDeadLetter }),
-		OnClaim:      fan(sets, func(h record.Hooks) func(record.ClaimInfo) { return h.OnClaim }),
-		OnCall:       fan(sets, func(h record.Hooks) func(record.CallInfo) { return h.OnCall }),
-		OnBreaker:    fan(sets, func(h record.Hooks) func(record.BreakerInfo) { return h.OnBreaker }),
-		OnForward:    fan(sets, func(h record.Hooks) func(record.ForwardInfo) { return h.OnForward }),
-		OnOutbox:     fan(sets, func(h record.Hooks) func(record.OutboxInfo) { return h.OnOutbox }),
-		OnReport:     fan(sets, func(h record.Hooks) func(record.Report) { return h.OnReport }),
+		OnSettle:            fan(sets, func(h record.Hooks) func(record.SettleInfo) { return h.OnSettle }),
+		OnAttempt:           fan(sets, func(h record.Hooks) func(record.AttemptInfo) { return h.OnAttempt }),
+		OnInbox:             fan(sets, func(h record.Hooks) func(record.InboxInfo) { return h.OnInbox }),
+		OnGroup:             fan(sets, func(h record.Hooks) func(record.GroupInfo) { return h.OnGroup }),
+		OnHold:              fan(sets, func(h record.Hooks) func(record.HoldInfo) { return h.OnHold }),
+		OnDeadLetter:        fan(sets, func(h record.Hooks) func(record.DeadLetterInfo) { return h.OnDeadLetter }),
+		OnClaim:             fan(sets, func(h record.Hooks) func(record.ClaimInfo) { return h.OnClaim }),
+		OnCall:              fan(sets, func(h record.Hooks) func(record.CallInfo) { return h.OnCall }),
+		OnBreaker:           fan(sets, func(h record.Hooks) func(record.BreakerInfo) { return h.OnBreaker }),
+		OnRetry:             fan(sets, func(h record.Hooks) func(record.RetryInfo) { return h.OnRetry }),
+		OnDegraded:          fan(sets, func(h record.Hooks) func(record.DegradedInfo) { return h.OnDegraded }),
+		OnCallInTransaction: fan(sets, func(h record.Hooks) func(record.CallInfo) { return h.OnCallInTransaction }),
+		OnForward:           fan(sets, func(h record.Hooks) func(record.ForwardInfo) { return h.OnForward }),
+		OnOutbox:            fan(sets, func(h record.Hooks) func(record.OutboxInfo) { return h.OnOutbox }),
+		OnReport:            fan(sets, func(h record.Hooks) func(record.Report) { return h.OnReport }),
 	}
 }
 
@@ -56,18 +59,21 @@ func guarded(h record.Hooks, log *slog.Logger) record.Hooks {
 		once.Do(func() { log.Error("a hook panicked; no further one is logged", "error", p, "stack", string(p.Stack)) })
 	}
 	return record.Hooks{
-		OnSettle:     guard(h.OnSettle, caught),
-		OnAttempt:    guard(h.OnAttempt, caught),
-		OnInbox:      guard(h.OnInbox, caught),
-		OnGroup:      guard(h.OnGroup, caught),
-		OnHold:       guard(h.OnHold, caught),
-		OnDeadLetter: guard(h.OnDeadLetter, caught),
-		OnClaim:      guard(h.OnClaim, caught),
-		OnCall:       guard(h.OnCall, caught),
-		OnBreaker:    guard(h.OnBreaker, caught),
-		OnForward:    guard(h.OnForward, caught),
-		OnOutbox:     guard(h.OnOutbox, caught),
-		OnReport:     guard(h.OnReport, caught),
+		OnSettle:            guard(h.OnSettle, caught),
+		OnAttempt:           guard(h.OnAttempt, caught),
+		OnInbox:             guard(h.OnInbox, caught),
+		OnGroup:             guard(h.OnGroup, caught),
+		OnHold:              guard(h.OnHold, caught),
+		OnDeadLetter:        guard(h.OnDeadLetter, caught),
+		OnClaim:             guard(h.OnClaim, caught),
+		OnCall:              guard(h.OnCall, caught),
+		OnBreaker:           guard(h.OnBreaker, caught),
+		OnRetry:             guard(h.OnRetry, caught),
+		OnDegraded:          guard(h.OnDegraded, caught),
+		OnCallInTransaction: guard(h.OnCallInTransaction, caught),
+		OnForward:           guard(h.OnForward, caught),
+		OnOutbox:            guard(h.OnOutbox, caught),
+		OnReport:            guard(h.OnReport, caught),
 	}
 }
 

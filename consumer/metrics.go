@@ -7,6 +7,7 @@ import (
 
 	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/middleware"
 	"github.com/headrace/headrace/record"
@@ -63,7 +64,7 @@ type metrics struct {
 	attemptClasses []string
 }
 
-func newMetrics(specs []spec) *metrics {
+func newMetrics(specs []spec, others ...*downstream.Dependency) *metrics {
 	m := &metrics{routes: make(map[string]*series, len(specs)), reasons: reasonNames(), inboxAnswers: dedup.Answers, attemptClasses: classNames()}
 	m.records = m.counter("records_total", "Records by the outcome that became durable.", "route", "outcome")
 	m.recordTime = m.histogram("record_duration_seconds", "Time from a record's delivery to its outcome, waits included.", latencies, "route")
@@ -80,7 +81,7 @@ func newMetrics(specs []spec) *metrics {
 	m.claims = m.counter("claims_total", "Partitions assigned, revoked, lost and stopped.", "event")
 	m.reports = m.counter("reports_total", "Matters that an operator must know, by kind; each is a line in the log.", "kind")
 	m.retention = m.gauge("topic_retention_seconds", "How long a topic that is read keeps its records, +Inf for ever.", "topic")
-	m.calls = newCalls(specs)
+	m.calls = newCalls(specs, others...)
 	m.include(m.calls.collected)
 	m.outbox = newOutboxMetrics()
 	m.include(m.outbox.collected)
@@ -145,9 +146,10 @@ func (m *metrics) hooks() record.Hooks {
 		OnClaim:      m.onClaim,
 		OnCall:       m.calls.onCall,
 		OnBreaker:    m.calls.onBreaker,
-		OnForward:    m.outbox.onForward,
-		OnOutbox:     m.outbox.onOutbox,
-		OnReport:     m.onReport,
+		OnRetry:      m.calls.onRetry, OnDegraded: m.calls.onDegraded, OnCallInTransaction: m.calls.onInTransaction,
+		OnForward: m.outbox.onForward,
+		OnOutbox:  m.outbox.onOutbox,
+		OnReport:  m.onReport,
 	}
 }
 

@@ -18,22 +18,30 @@ type calls struct {
 	took        *prometheus.HistogramVec
 	trips       *prometheus.CounterVec
 	state, open *prometheus.Desc
+	around      aroundCalls
 
 	routes   []string
 	names    []string // of the dependencies
 	breakers []*breaker
 }
 
-func newCalls(specs []spec) *calls {
+func newCalls(specs []spec, others ...*downstream.Dependency) *calls {
 	c := &calls{routes: namesOf(specs)}
 	c.total = c.counter("calls_total", "Calls to dependencies by outcome; the route is empty for calls outside of one.", "dependency", "route", "outcome")
 	c.took = c.histogram("call_duration_seconds", "Time of one call that was sent, without waits for its turn.", latencies, "dependency")
 	c.trips = c.counter("breaker_trips_total", "How often a closed breaker has opened.", "dependency")
 	c.state = c.desc("breaker_state", "gauge", "1 for the state that the breaker is in.", "dependency", "state")
 	c.open = c.desc("breaker_open_seconds_total", "counter", "Time for which a breaker was not closed.", "dependency")
+	c.around.init(&c.collected)
 	c.collectors = append(c.collectors, breakerCollector{c})
 	for _, s := range specs {
 		c.preset(s)
+	}
+	for _, d := range others {
+		c.presetDependency(d)
+		for _, o := range record.CallOutcomes {
+			c.total.WithLabelValues(d.Name(), "", o)
+		}
 	}
 	return c
 }
@@ -46,12 +54,23 @@ func (c *calls) preset(s spec) {
 	for _, o := range record.CallOutcomes {
 		c.total.WithLabelValues(name, s.name, o)
 	}
+	c.presetDependency(s.call.dependency)
+	for _, o := range s.call.calls {
+		c.presetDependency(o.Dependency)
+	}
+}
+
+// presetDependency makes the series of one that is called, by a route or elsewhere.
+func (c *calls) presetDependency(d *downstream.Dependency) {
+	name := d.Name()
+	if c.find(name) != nil {
+		return
+	}
 	c.took.WithLabelValues(name)
 	c.trips.WithLabelValues(name)
-	if c.find(name) == nil {
-		c.names = append(c.names, name)
-		c.breakers = append(c.breakers, &breaker{dependency: s.call.dependency})
-	}
+	c.around.preset(name)
+	c.names = append(c.names, name)
+	c.breakers = append(c.breakers, &breaker{dependency: d})
 }
 
 func (c *calls) find(name string) *breaker {
@@ -113,7 +132,10 @@ func (b *breaker) watch(hooks *record.Hooks) (stop func()) {
 	b.mu.Lock()
 	heard := b.heard
 	b.mu.Unlock()
-	remove := b.dependency.Observe(&record.Hooks{OnCall: hooks.OnCall, OnBreaker: hooks.OnBreaker})
+	remove := b.dependency.Observe(&record.Hooks{
+		OnCall: hooks.OnCall, OnBreaker: hooks.OnBreaker, OnRetry: hooks.OnRetry, OnDegraded: hooks.OnDegraded,
+		OnCallInTransaction: hooks.OnCallInTransaction, OnReport: hooks.OnReport,
+	})
 	// It may be open already: somebody else calls it too. A change that was heard since knows better. The lock is not held
 	// while the dependency is asked, which may be about to tell of a change.
 	state := b.dependency.State()
@@ -163,6 +185,7 @@ type breakerCollector struct{ c *calls }
 func (b breakerCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- b.c.state
 	ch <- b.c.open
+	b.c.around.describe(ch)
 }
 
 func (b breakerCollector) Collect(ch chan<- prometheus.Metric) {
@@ -172,6 +195,7 @@ func (b breakerCollector) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(b.c.state, prometheus.GaugeValue, oneIf(each == state), name, each)
 		}
 		ch <- prometheus.MustNewConstMetric(b.c.open, prometheus.CounterValue, br.open().Seconds(), name)
+		b.c.around.collect(ch, br.dependency)
 	}
 }
 

@@ -18,10 +18,19 @@ type keeping struct {
 // and what was replayed be delivered for as long as the replay topic does: replayed and effected -> two weeks later
 // replayed again -> two weeks later the group has lost its offsets and reads the replay topic from its start.
 func (c *Consumer) keepings(s spec, found topics) []keeping {
-	var ks []keeping
+	ks := c.comings(s, found)
 	// The offset store remembers what was read of the topic without a row, however long that keeps it. Its rows are of dead
 	// letters alone.
-	if t, exists := found[s.topic]; exists && !s.byOffset() {
+	if _, exists := found[s.topic]; exists && s.byOffset() {
+		return ks[1:]
+	}
+	return ks
+}
+
+// comings are for how long a record can come for the first time, or again: that of the topic first, if it exists.
+func (c *Consumer) comings(s spec, found topics) []keeping {
+	var ks []keeping
+	if t, exists := found[s.topic]; exists {
 		ks = append(ks, keeping{fmt.Sprintf("topic %q keeps", t.Name), t.Lifetime()})
 	}
 	letters, exists := found[s.options.DeadLetterTopic]

@@ -70,7 +70,7 @@ func (c *Consumer) lookAtBroker(ctx context.Context, create bool) (topics, []Pro
 	c.lookUpLetters(ctx, admin, found)
 	// Not made after dead letter topics that are to be changed first: they would be made after the wrong ones.
 	ps = append(ps, c.lookAtReplayTopics(ctx, admin, found, create && len(ps) == 0)...)
-	return found, append(ps, c.retentionProblems(found)...)
+	return found, append(append(ps, c.retentionProblems(found)...), c.keyProblems(found)...)
 }
 
 // lookUpLetters adds the dead letter topics that exist. What is wrong with the others is known already.

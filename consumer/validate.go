@@ -15,6 +15,8 @@ import (
 func validate(c Config, specs []spec) []Problem {
 	var ps []Problem
 	ps = append(ps, c.missing()...)
+	ps = append(ps, c.dependencyProblems()...)
+	ps = append(ps, dependenciesApart(specs, c.Dependencies)...)
 	ps = append(ps, c.relations(specs)...)
 	ps = append(ps, outside("Config", c.bounds())...)
 	ps = append(ps, routesTogether(specs)...)
@@ -30,6 +32,9 @@ func plan(c Config, specs []spec) Plan {
 	p := make(Plan, 0, len(specs)+1)
 	for _, s := range specs {
 		p = append(p, s.budget(c).sum())
+		if sum, declared := s.outgoing(); declared {
+			p = append(p, sum)
+		}
 	}
 	return append(p, c.rebalance().sum())
 }
@@ -135,7 +140,6 @@ func routesTogether(specs []spec) []Problem {
 		}
 		seen[s.name] = s.topic
 	}
-	ps = append(ps, dependenciesApart(specs)...)
 	return append(ps, loops(specs)...)
 }
 

@@ -34,6 +34,7 @@ type breaker struct {
 	untold []record.BreakerInfo
 	tells  bool // somebody is telling the hooks
 	calls  inFlight
+	sent   amplification
 	seen   seen
 	// answered is when somebody was, last, and freshThen seen.fresh of that moment.
 	answered  time.Time
@@ -67,12 +68,11 @@ func (b *breaker) init(d *Dependency) {
 		Name:         d.cfg.Name,
 		MaxRequests:  1, // the probe
 		Interval:     c.Window,
-		BucketPeriod: c.Window / buckets,
+		BucketPeriod: c.BucketPeriod,
 		Timeout:      c.OpenFor,
 		// Not n.Requests: that counts what is in flight, and what was excluded.
 		ReadyToTrip: func(n gobreaker.Counts) bool {
-			ended := n.TotalSuccesses + n.TotalFailures
-			return ended >= uint32(c.MinRequests) && float64(n.TotalFailures) >= c.FailureRatio*float64(ended) //nolint:gosec // validated
+			return c.trips(BreakerCounts{int(n.TotalSuccesses), int(n.TotalFailures), int(n.ConsecutiveFailures)})
 		},
 		IsExcluded:    func(err error) bool { return err == errExcluded }, //nolint:errorlint // nobody wraps it
 		OnStateChange: b.changed,
@@ -124,6 +124,7 @@ func (b *breaker) allow(c *Call) error {
 		c.done, c.seen = done, seen
 		c.probe = state == gobreaker.StateHalfOpen
 		b.calls.add(c)
+		b.sent.add(c.began, c.after.failed)
 	}
 	b.mu.Unlock()
 	b.settle()

@@ -190,6 +190,19 @@ func TestConfigIsProven(t *testing.T) {
 		{"NegativeOpenFor", downstream.Config{Name: "p", Breaker: downstream.BreakerConfig{OpenFor: -1}}, "OpenFor (-1ns)"},
 		{"NoPlaces", downstream.Config{Name: "p", MaxConcurrent: -1}, "MaxConcurrent (-1)"},
 		{"NoAttempts", downstream.Config{Name: "p", Retry: downstream.RetryConfig{Attempts: -1}}, "Retry.Attempts (-1)"},
+		{"MoreAttemptsThanMemoryIsFor", downstream.Config{Name: "p", Retry: downstream.RetryConfig{Attempts: 6}}, "fault.Park"},
+		{"NegativeKeyRetention", downstream.Config{Name: "p", KeyRetention: -1}, "KeyRetention (-1ns)"},
+		{"NoHeader", downstream.Config{Name: "p", DeadlineHeader: "time left"}, `DeadlineHeader ("time left")`},
+		{
+			"AStepLongerThanTheWindow",
+			downstream.Config{Name: "p", Breaker: downstream.BreakerConfig{BucketPeriod: time.Hour}},
+			"Breaker.BucketPeriod (1h0m0s)",
+		},
+		{
+			"BackOffsLongerThanTheWindow",
+			downstream.Config{Name: "p", Retry: downstream.RetryConfig{Base: 40 * time.Second}},
+			"Breaker.Window (1m0s) must be longer than the 2 back-offs of one series, 1m20s",
+		},
 		{
 			"CallsLongerThanTheWindow",
 			downstream.Config{Name: "p", Timeout: time.Minute},

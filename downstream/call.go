@@ -4,6 +4,8 @@ import (
 	"errors"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/record"
 )
@@ -14,6 +16,7 @@ type Call struct {
 	route      string
 	began, due time.Time
 	gate       Pass // of the moment when the call began
+	span       trace.Span
 
 	// Of the breaker, which has the lock.
 	done          func(error)
@@ -28,6 +31,7 @@ func (c *Call) begin(limit time.Duration) error {
 	c.began, c.gate = time.Now(), c.d.gate.now()
 	c.due = c.began.Add(limit)
 	if err := c.d.breaker.allow(c); err != nil {
+		c.endSpan(record.CallRefused)
 		c.d.refused(c.route, err)
 		return err
 	}
@@ -75,6 +79,7 @@ func (c *Call) end(e fault.Evidence, outcome string, f fault.Fault) Charge {
 	if outcome != record.CallSucceeded {
 		info.Class = f.Class.String()
 	}
+	c.endSpan(outcome)
 	c.d.tell.call(info)
 	return charge
 }

@@ -17,6 +17,8 @@ type Dependency struct {
 	places  bulkhead
 	tokens  tokens
 	tell    observers
+
+	toldTransaction sync.Once
 }
 
 // New makes a dependency.
@@ -63,6 +65,13 @@ func (d *Dependency) Unanswered() int64 {
 	d.breaker.mu.Lock()
 	defer d.breaker.mu.Unlock()
 	return int64(d.breaker.seen.fresh - d.breaker.freshThen) //nolint:gosec // calls
+}
+
+// InUse is how many of the MaxConcurrent places are taken at this moment.
+func (d *Dependency) InUse() int {
+	d.places.mu.Lock()
+	defer d.places.mu.Unlock()
+	return d.cfg.MaxConcurrent - d.places.free
 }
 
 // Observe adds hooks beside Config.Hooks; remove takes them off again.

@@ -12,12 +12,15 @@ import (
 const grace = 5 * time.Second
 
 // Do runs op, one call to d, behind the breaker and in one of the MaxConcurrent places: a *fault.RefusedError says that
-// op was not run. It never tries again: whoever knows whether op may be repeated does. op must end when ctx does.
+// op was not run. It never tries again: [Run] does, and is told whether it may. op must end when ctx does.
 //
 // Inside of a route that calls d, and inside of another Do of it, op is just run: the call is counted already.
 //
 // Inside of a call to another dependency its error is a [ForeignError].
 func (d *Dependency) Do(ctx context.Context, op func(ctx context.Context) error) (err error) {
+	if err := d.transaction(ctx); err != nil {
+		return err
+	}
 	if d.counted(ctx) {
 		return op(ctx)
 	}
@@ -25,7 +28,8 @@ func (d *Dependency) Do(ctx context.Context, op func(ctx context.Context) error)
 		return context.Cause(ctx)
 	}
 	c := &Call{d: d}
-	if err := d.enter(ctx, c, d.cfg.Timeout); err != nil {
+	inner, err := d.enter(ctx, c, d.cfg.Timeout)
+	if err != nil {
 		return err
 	}
 	// What is not known at the end is said by nobody: op has panicked, or ended its goroutine.
@@ -34,23 +38,25 @@ func (d *Dependency) Do(ctx context.Context, op func(ctx context.Context) error)
 		d.places.leave()
 		err = d.mark(ctx, err, c.End(failed, f))
 	}()
-	err = op(context.WithValue(ctx, countedKey{}, d))
+	err = op(context.WithValue(inner, countedKey{}, d))
 	f, failed = d.judge(ctx, err)
 	return err
 }
 
-// enter is the way into a call outside of a route, which takes no longer than without if ctx has no deadline.
-func (d *Dependency) enter(ctx context.Context, c *Call, without time.Duration) error {
+// enter is the way into a call outside of a route, which takes no longer than without if ctx has no deadline. It gives
+// the call's context.
+func (d *Dependency) enter(ctx context.Context, c *Call, without time.Duration) (context.Context, error) {
+	ctx = c.traced(ctx)
 	if err := c.begin(limit(ctx, without)); err != nil {
-		return err
+		return nil, err
 	}
 	if d.places.try() {
-		return nil
+		return ctx, nil
 	}
 	err := &fault.RefusedError{Dependency: d.cfg.Name, Reason: fault.ErrBulkheadFull}
 	f, _ := d.judge(context.WithoutCancel(ctx), err)
 	c.end(fault.SaysNothing, record.CallRefused, f)
-	return err
+	return nil, err
 }
 
 // judge says what the end of a call under ctx means.

@@ -56,7 +56,7 @@ type seriesKey struct{}
 // markAnswer is mark for what came of an answer, whose series has ended.
 func markAnswer(ctx context.Context, err error) error {
 	if s, ok := ctx.Value(seriesKey{}).(*series); ok {
-		return s.d.mark(ctx, err, Charge(s.charge.Load())) //nolint:gosec // it was one
+		return s.call.d.mark(ctx, err, Charge(s.charge.Load())) //nolint:gosec // it was one
 	}
 	return err
 }

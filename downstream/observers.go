@@ -59,3 +59,33 @@ func (o *observers) breaker(info record.BreakerInfo) {
 		}
 	}
 }
+
+func (o *observers) retry(info record.RetryInfo) {
+	for _, other := range o.get() {
+		if f := other.hooks.OnRetry; f != nil {
+			f(info)
+		}
+	}
+}
+
+func (o *observers) degraded(info record.DegradedInfo) {
+	for _, other := range o.get() {
+		if f := other.hooks.OnDegraded; f != nil {
+			f(info)
+		}
+	}
+}
+
+func (o *observers) transaction(info record.CallInfo) {
+	for _, other := range o.get() {
+		if f := other.hooks.OnCallInTransaction; f != nil {
+			f(info)
+		}
+	}
+}
+
+func (o *observers) report(r record.Report) {
+	for _, other := range o.get() {
+		other.hooks.Report(r)
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 
 	"github.com/google/uuid"
+
+	"github.com/headrace/headrace/fault"
 )
 
 // Permit says on whose behalf calls are made under a context: the layer that calls for a record has taken the breaker's
@@ -16,6 +18,8 @@ type Permit struct {
 	Group, Route string
 	// ID is the record's identity as the inbox stores it: the same on every attempt, redelivery and replay.
 	ID uuid.UUID
+	// NoFallback forbids substitutes for what is read: see [Fallback].
+	NoFallback bool
 }
 
 type (
@@ -29,10 +33,11 @@ func WithPermit(ctx context.Context, p Permit) context.Context {
 	return context.WithValue(ctx, permitKey{}, &permit{Permit: p})
 }
 
-// permit knows whether anybody has sent its key.
+// permit knows what was done with it: whether anybody has sent its key, and the failure that a substitute was given for.
 type permit struct {
 	Permit
-	keyed atomic.Bool
+	keyed    atomic.Bool
+	degraded atomic.Pointer[fault.Fault]
 }
 
 func permitOf(ctx context.Context) *permit {
@@ -53,6 +58,17 @@ func PermitFrom(ctx context.Context) (Permit, bool) {
 func KeyTaken(ctx context.Context) bool {
 	p := permitOf(ctx)
 	return p != nil && p.keyed.Load()
+}
+
+// DegradedBy is the failure of the dependency for which a [Fallback] under ctx, a context of WithPermit, gave a substitute:
+// the call as a whole says that the dependency is down, although its handler succeeds.
+func DegradedBy(ctx context.Context) (fault.Fault, bool) {
+	if p := permitOf(ctx); p != nil {
+		if f := p.degraded.Load(); f != nil {
+			return *f, true
+		}
+	}
+	return fault.Fault{}, false
 }
 
 // takesKey is told of who cares for the key of the record on whose behalf ctx is.

@@ -62,6 +62,13 @@ func (r *replay) again() bool {
 	return err == nil
 }
 
+// drop closes the body of a try that is not made.
+func (r *replay) drop() {
+	if r.body != nil {
+		_ = r.body.Close() // nobody was told of it
+	}
+}
+
 type readCloser struct {
 	io.Reader
 	io.Closer

@@ -22,6 +22,13 @@ func (t *tokens) earn() {
 	t.mu.Unlock()
 }
 
+// giveBack is of a token that bought nothing.
+func (t *tokens) giveBack() {
+	t.mu.Lock()
+	t.left = min(t.left+tokenCost, tokensCap)
+	t.mu.Unlock()
+}
+
 func (t *tokens) spend() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

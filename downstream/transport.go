@@ -61,6 +61,10 @@ func (t *transport) CloseIdleConnections() {
 
 // RoundTrip is of http.RoundTripper.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if err := t.d.transaction(req.Context()); err != nil {
+		closeBody(req)
+		return nil, err
+	}
 	if t.d.counted(req.Context()) {
 		return t.try(withKey(req), 0, nil)
 	}
@@ -74,17 +78,19 @@ func (t *transport) outside(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, context.Cause(ctx)
 	}
-	s := &series{transport: t, ctx: ctx, call: &Call{d: t.d}, attempts: t.d.cfg.Retry.Attempts}
-	if err := t.d.enter(ctx, s.call, t.d.longest()); err != nil {
+	s := &series{transport: t, call: &Call{d: t.d}}
+	spanned, err := t.d.enter(ctx, s.call, t.d.longest())
+	if err != nil {
 		closeBody(req)
 		return nil, err
 	}
 	t.d.tokens.earn()
-	if _, inRoute := PermitFrom(ctx); inRoute {
-		s.attempts = 1
-	}
+	s.tries = t.d.tries(spanned)
 	if within(ctx) {
-		req = req.WithContext(context.WithValue(ctx, seriesKey{}, s))
+		spanned = context.WithValue(spanned, seriesKey{}, s)
+	}
+	if spanned != ctx {
+		req = req.WithContext(spanned)
 	}
 	returned := false
 	defer func() {
@@ -94,7 +100,7 @@ func (t *transport) outside(req *http.Request) (*http.Response, error) {
 	}()
 	resp, err := s.run(req)
 	returned = true
-	return resp, s.d.mark(ctx, err, Charge(s.charge.Load())) //nolint:gosec // it was one
+	return resp, t.d.mark(ctx, err, Charge(s.charge.Load())) //nolint:gosec // it was one
 }
 
 // longest is what all tries and waits take together, if they take what they may.
@@ -114,6 +120,7 @@ func (t *transport) try(req *http.Request, timeout time.Duration, ended func(err
 	ctx, cancel := deadline(context.WithValue(req.Context(), dependencyKey{}, t.d), timeout)
 	var s sending
 	ctx, s.stop = context.WithCancelCause(ctx)
+	req = t.withDeadline(ctx, req)
 	s.safe, s.keyed = safe(req.Method), isKeyed(req)
 	end := func() { s.stop(nil); cancel() }
 	handed := false

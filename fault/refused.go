@@ -51,6 +51,21 @@ func (f Fault) Refused() bool {
 	return false
 }
 
+// RefusedBy is ErrBreakerOpen, ErrBulkheadFull, ErrNoRetryTokens or ErrNoTime if that is why nothing was begun; else nil.
+func (f Fault) RefusedBy() error {
+	switch f.Rule {
+	case ruleBreakerOpen:
+		return ErrBreakerOpen
+	case ruleBulkhead:
+		return ErrBulkheadFull
+	case ruleNoTokens:
+		return ErrNoRetryTokens
+	case ruleNoTime:
+		return ErrNoTime
+	}
+	return nil
+}
+
 func refused(head []error, _ bool) (Fault, bool) {
 	// What is out of time is no dependency's fault: a hold would wait for one that is up. The next attempt has a time of
 	// its own, and one that never has enough is a record, or a configuration, that somebody must look at.

@@ -43,6 +43,8 @@ type Call struct {
 	// Keyed says that Do may be repeated because the dependency executes each idempotency key once. A route whose calls
 	// take no key, from downstream.Transport or downstream.IdempotencyKey, is reported, once.
 	Keyed bool
+	// NoFallback forbids that a downstream.Fallback gives Do a substitute for what it reads.
+	NoFallback bool
 	// Inbox says for whom there is nothing to be called.
 	Inbox CallInbox
 }

@@ -165,7 +165,7 @@ func (c *calling) missKey(ctx context.Context, r *record.Record, err error) {
 func (c *calling) deadline(r *record.Record) (context.Context, context.CancelFunc) {
 	call := c.rt.Call
 	ctx := downstream.WithPermit(record.With(c.msg.Context(), r), downstream.Permit{
-		Dependency: call.Dependency, Group: c.rt.Group, Route: c.rt.Name, ID: r.Identity.Key,
+		Dependency: call.Dependency, Group: c.rt.Group, Route: c.rt.Name, ID: r.Identity.Key, NoFallback: call.NoFallback,
 	})
 	return context.WithTimeoutCause(ctx, call.Timeout, &deadlineError{call.Timeout})
 }
@@ -179,8 +179,13 @@ func (c *calling) conclude(
 	ctx context.Context, r *record.Record, permit *downstream.Call, reply any, err error,
 ) (class string, _ error) {
 	if err == nil {
-		permit.End(false, fault.Fault{})
-		c.rt.Gates.answered()
+		// A handler that went on with a substitute has heard nothing of its dependency but the failure.
+		if f, degraded := downstream.DegradedBy(ctx); degraded {
+			permit.End(true, f)
+		} else {
+			permit.End(false, fault.Fault{})
+			c.rt.Gates.answered()
+		}
 		r.Reply = reply
 		if reply == nil {
 			r.Reply = noReply{}

@@ -127,10 +127,8 @@ func (p Policy) byClass(s State) Decision {
 	switch s.Fault.Class {
 	case fault.ClassPermanent:
 		return Decision{Action: Dead, Reason: or(s.Cause, dlq.Permanent), Charged: !s.NeverRan}
-	case fault.ClassTransient:
-		return p.transient(s, dlq.Exhausted)
-	case fault.ClassAmbiguous:
-		return p.ambiguous(s)
+	case fault.ClassTransient, fault.ClassAmbiguous:
+		return p.charged(s)
 	case fault.ClassBusy:
 		return p.busy(s)
 	case fault.ClassUnavailable:
@@ -143,37 +141,42 @@ func (p Policy) byClass(s State) Decision {
 	return Decision{Action: Dead, Reason: dlq.Permanent, Charged: true}
 }
 
-// ambiguous: what may have been executed is repeated only where the route says that this is safe.
-func (p Policy) ambiguous(s State) Decision {
-	if !s.Repeatable {
-		return Decision{Action: Dead, Reason: dlq.UnknownOutcome, Charged: true}
-	}
-	return p.transient(s, dlq.UnknownOutcome)
-}
-
-// transient never sleeps into a dead budget: if nothing would be left of it after the back-off, the record is exhausted
-// now, with the error that it has.
-func (p Policy) transient(s State, exhausted dlq.Reason) Decision {
+// charged is a failure that spends an attempt. [downstream.Plan] says whether there is another one, and never sleeps into
+// a dead budget: if nothing would be left of it after the back-off, the record is exhausted now, with the error that it has.
+func (p Policy) charged(s State) Decision {
 	left, floor := p.Budget-s.Spent, s.Fault.RetryAfter
-	if floor > 0 && left > 0 && floor >= left {
-		return p.later(s, floor)
-	}
-	wait := floor + scale(backoff.Exponential(p.Base, p.Cap, s.Attempts), s.Random)
-	if floor > 0 && wait >= left {
-		wait = floor
-	}
+	plan := downstream.Plan(p.signal(s))
 	switch {
-	case s.Attempts+1 < p.Attempts && wait < left:
-		return Decision{Action: Again, Wait: wait, Charged: true}
-	case s.CanPark && exhausted == dlq.Exhausted:
+	case plan.Reason == downstream.UnknownOutcome:
+		return Decision{Action: Dead, Reason: dlq.UnknownOutcome, Charged: true}
+	case floor > 0 && left > 0 && floor >= left:
+		return p.later(s, floor)
+	case plan.Again:
+		return Decision{Action: Again, Wait: plan.Wait, Charged: true}
+	case s.Fault.Class == fault.ClassAmbiguous:
+		return Decision{Action: Dead, Reason: dlq.UnknownOutcome, Charged: true}
+	case s.CanPark:
 		return Decision{Action: Park, Charged: true}
 	}
-	return Decision{Action: Dead, Reason: exhausted, Charged: true}
+	return Decision{Action: Dead, Reason: dlq.Exhausted, Charged: true}
+}
+
+// signal has nothing of breaker and tokens: those of a route have refused its call, if they do.
+func (p Policy) signal(s State) downstream.Signal {
+	return downstream.Signal{
+		Retry: downstream.RetryConfig{Attempts: p.Attempts, Base: p.Base, Cap: p.Cap},
+		Fault: s.Fault, Repeatable: s.Repeatable, Attempt: s.Attempts + 1, Left: p.Budget - s.Spent, Random: s.Random,
+	}
 }
 
 // mayRepeat says that the failure of a call is one after which it is made again.
 func (p Policy) mayRepeat(s State) bool {
-	return s.Fault.Class == fault.ClassTransient || s.Fault.Class == fault.ClassAmbiguous && s.Repeatable
+	switch s.Fault.Class {
+	case fault.ClassTransient, fault.ClassAmbiguous:
+		return downstream.Plan(p.signal(s)).Reason != downstream.UnknownOutcome
+	case fault.ClassPermanent, fault.ClassBusy, fault.ClassUnavailable, fault.ClassCancelled:
+	}
+	return false
 }
 
 // uncorroborated is a call that failed while nothing shows that its dependency answers anybody: an outage, as far as
@@ -203,7 +206,7 @@ func (p Policy) later(s State, after time.Duration) Decision {
 // postponed is a fault.Park on a route that does not park: the record waits here, and stays in the way of its key only.
 func (p Policy) postponed(s State, delay time.Duration) Decision {
 	s.Fault = fault.Fault{Class: fault.ClassTransient, RetryAfter: delay}
-	d := p.transient(s, dlq.Exhausted)
+	d := p.charged(s)
 	if d.Dependency == RetryAfter {
 		d.Dependency = Postponed
 	}

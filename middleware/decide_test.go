@@ -71,6 +71,11 @@ func TestDecide(t *testing.T) {
 			middleware.Decision{Action: again, Charged: true},
 		},
 		{
+			"AKeyThatWasUsedForAnotherRequestIsNotAskedAgain",
+			middleware.State{Fault: fault.Fault{Class: fault.ClassAmbiguous, Rule: "http 422"}, Repeatable: true},
+			middleware.Decision{Action: dead, Reason: dlq.UnknownOutcome, Charged: true},
+		},
+		{
 			"LastAttemptExhausts",
 			middleware.State{Fault: of(fault.ClassTransient), Attempts: 2},
 			middleware.Decision{Action: dead, Reason: dlq.Exhausted, Charged: true},

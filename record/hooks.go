@@ -31,6 +31,13 @@ type Hooks struct {
 	OnForward func(ForwardInfo)
 	// OnOutbox: a forwarder has looked how large the outbox is.
 	OnOutbox func(OutboxInfo)
+	// OnRetry: a call outside of a route was tried again, or was not although it had failed, or had succeeded in the end.
+	OnRetry func(RetryInfo)
+	// OnDegraded: a read was answered with a substitute, because its dependency failed.
+	OnDegraded func(DegradedInfo)
+	// OnCallInTransaction: a call was made, or refused, under a context that carries the inbox's transaction. Only
+	// Dependency is set.
+	OnCallInTransaction func(CallInfo)
 	// OnReport: something that an operator must know. It is logged by whoever fills the hook, and by nobody else.
 	OnReport func(Report)
 }
@@ -119,6 +126,47 @@ const (
 	CallFailed    = "failed"
 	CallRefused   = "refused"
 	CallCancelled = "cancelled"
+)
+
+// RetryInfo tells of one further try, or of why there is none.
+type RetryInfo struct {
+	Dependency string
+	// Outcome is RetryRepeated, RetrySucceeded, or one of downstream.Reasons.
+	Outcome string
+	// Attempt is the number of the try that begins (RetryRepeated), or that was the last one.
+	Attempt int
+}
+
+// The outcomes of further tries, beside downstream.Reasons.
+const (
+	// RetryRepeated: another try begins.
+	RetryRepeated = "retry"
+	// RetrySucceeded: a further try has brought success.
+	RetrySucceeded = "success"
+)
+
+// DegradedInfo tells of a read that got a substitute.
+type DegradedInfo struct {
+	Dependency string
+	// Operation is what was read, as downstream.FallbackConfig names it.
+	Operation string
+	// Route is "" outside of a route.
+	Route string
+	// Source is one of DegradedSources.
+	Source string
+	// Age is that of a value that was known before, 0 for the others.
+	Age time.Duration
+}
+
+// DegradedSources are what a substitute can come from: the last value that is known, a part of it that is had elsewhere, a
+// default.
+var DegradedSources = [...]string{DegradedLastKnown, DegradedPartial, DegradedDefault}
+
+// The sources of substitutes.
+const (
+	DegradedLastKnown = "last_known"
+	DegradedPartial   = "partial"
+	DegradedDefault   = "default"
 )
 
 // BreakerInfo tells of a breaker's new state.

@@ -6,6 +6,8 @@ const (
 	ReportBatchWithoutPayload = "batch_without_payload"
 	// ReportBusy: what a record needs has been in use by another for a minute, whenever it was tried; its key waits.
 	ReportBusy = "busy"
+	// ReportCallInTransaction: a dependency is called inside the inbox's transaction, which waits for it.
+	ReportCallInTransaction = "call_in_transaction"
 	// ReportCallWithoutContext: a call was refused by the dependency of its own route, because something in it was sent
 	// without the call's context; its record is held.
 	ReportCallWithoutContext = "call_without_context"
@@ -19,6 +21,8 @@ const (
 	ReportDataLoss = "data_loss"
 	// ReportDeadLetterNotWritten: the dead letter topic does not take a letter; its record is held.
 	ReportDeadLetterNotWritten = "dead_letter_not_written"
+	// ReportDegraded: reads of a dependency are answered with substitutes, because it fails.
+	ReportDegraded = "degraded"
 	// ReportFloodGuard: nearly everything of a partition fails; it holds.
 	ReportFloodGuard = "flood_guard"
 	// ReportGroupError: the member fell out of its consumer group.
@@ -71,8 +75,11 @@ const (
 
 // ReportKinds are all kinds, in alphabetical order. Do not change it.
 var ReportKinds = [...]string{
-	ReportBatchWithoutPayload, ReportBusy, ReportCallWithoutContext, ReportCommitFailed, ReportCoordinatorSilent, ReportCrashLoop, ReportDataLoss,
-	ReportDeadLetterNotWritten, ReportFloodGuard, ReportGroupError, ReportKeyNotSent, ReportLeftUnsettled, ReportNotCorroborated,
-	ReportOffsetOutOfRange, ReportOffsetsHeld, ReportOutboxBehind, ReportOutboxBlocked, ReportOutboxUnreadable, ReportOvertaken, ReportParkingFailed, ReportPartitionError, ReportReplayNotTaken, ReportReplayWithoutEnvelope, ReportStackOrder,
-	ReportStrayPanic, ReportStuckRecord, ReportSubscriptionGone, ReportTopicRecreated, ReportTransactionEnded, ReportTruncated, ReportVerdictNotWritten,
+	ReportBatchWithoutPayload, ReportBusy, ReportCallInTransaction, ReportCallWithoutContext, ReportCommitFailed,
+	ReportCoordinatorSilent, ReportCrashLoop, ReportDataLoss, ReportDeadLetterNotWritten, ReportDegraded,
+	ReportFloodGuard, ReportGroupError, ReportKeyNotSent, ReportLeftUnsettled, ReportNotCorroborated,
+	ReportOffsetOutOfRange, ReportOffsetsHeld, ReportOutboxBehind, ReportOutboxBlocked, ReportOutboxUnreadable,
+	ReportOvertaken, ReportParkingFailed, ReportPartitionError, ReportReplayNotTaken, ReportReplayWithoutEnvelope,
+	ReportStackOrder, ReportStrayPanic, ReportStuckRecord, ReportSubscriptionGone, ReportTopicRecreated,
+	ReportTransactionEnded, ReportTruncated, ReportVerdictNotWritten,
 }

@@ -1,0 +1,108 @@
+package consumer
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/headrace/headrace/downstream"
+)
+
+// outgoing is the sum of what a route's Call asks, which must fit into the time that the call has: a child with more time
+// than its parent is cut off by it, with nobody left who could act on it.
+func (s spec) outgoing() (Sum, bool) {
+	if s.call == nil || len(s.call.calls) == 0 {
+		return Sum{}, false
+	}
+	sum := Sum{Of: fmt.Sprintf("calls of route %q", s.name), Limit: Term{"CallTimeout", s.call.timeout}}
+	for _, o := range s.call.calls {
+		name := "?"
+		if made(o.Dependency) {
+			name = o.Dependency.Name()
+		}
+		term := Term{fmt.Sprintf("Budget of %q", name), o.Budget}
+		sum.Terms = append(sum.Terms, term)
+		sum.levers = append(sum.levers, duration(term.Name, term.Took, 1))
+	}
+	if s.call.reserve > 0 {
+		sum.Terms = append(sum.Terms, Term{"CallReserve", s.call.reserve})
+		sum.levers = append(sum.levers, duration("CallReserve", s.call.reserve, 1))
+	}
+	return sum, true
+}
+
+// made says that downstream.New made d.
+func made(d *downstream.Dependency) bool { return d != nil && d.Name() != "" }
+
+func (c *calling) outgoingProblems(of string) []Problem {
+	ps := negatives(of, []Term{{"CallReserve", c.reserve}})
+	for i, o := range c.calls {
+		what := fmt.Sprintf("%s: Calls[%d]", of, i)
+		if !made(o.Dependency) {
+			ps = append(ps, Problem{What: what + " has no Dependency", Fix: "name what is called, as downstream.New made it"})
+			continue
+		}
+		if o.Budget <= 0 {
+			ps = append(ps, Problem{
+				What: fmt.Sprintf("%s, to %q, has the Budget %s", what, o.Dependency.Name(), short(o.Budget)),
+				Fix:  "give the most that the call takes",
+			})
+		}
+		if window := o.Dependency.Config().Breaker.Window; window < times(o.Budget, 2) {
+			ps = append(ps, Problem{
+				What: fmt.Sprintf("%s: the breaker of %q looks at the last %s (Breaker.Window), less than 2 x Budget %s = %s: calls that "+
+					"time out would fall out of it before it can open", what, o.Dependency.Name(), short(window), short(o.Budget), short(times(o.Budget, 2))),
+				Fix: fmt.Sprintf("raise Breaker.Window to %s, or lower the Budget to %s", short(times(o.Budget, 2)), short(roundDown(window/2))),
+			})
+		}
+	}
+	if c.declares() || len(c.calls) == 0 || !made(c.dependency) {
+		return ps
+	}
+	return append(ps, Problem{
+		What: fmt.Sprintf("%s: Calls leave out %q, its Dependency", of, c.dependency.Name()), Fix: "declare all calls, or none",
+	})
+}
+
+// declares says that the calls name the route's own dependency.
+func (c *calling) declares() bool {
+	return slices.ContainsFunc(c.calls, func(o Outgoing) bool { return o.Dependency == c.dependency })
+}
+
+func (c *calling) reconcileProblems(of string) []Problem {
+	switch {
+	case c.repeat == RepeatReconciled && !c.reconciles:
+		return []Problem{{
+			What: of + " has RepeatReconciled and no Reconcile: nobody could be asked whether the call was carried out",
+			Fix:  "set CallRoute.Reconcile",
+		}}
+	case c.repeat != RepeatReconciled && c.repeat != RepeatUnset && c.reconciles:
+		return []Problem{{What: of + " has a Reconcile that its Repeat makes no use of", Fix: "set Repeat to RepeatReconciled, or leave Reconcile out"}}
+	}
+	return nil
+}
+
+// keyProblems finds dependencies that forget an idempotency key before the record that carries it can come for the last
+// time: a call that is made again then is carried out again.
+func (c *Consumer) keyProblems(found topics) []Problem {
+	var ps []Problem
+	for _, s := range c.specs {
+		if s.call == nil || s.call.repeat != RepeatKeyed || !made(s.call.dependency) {
+			continue
+		}
+		kept := s.call.dependency.Config().KeyRetention
+		if kept <= 0 {
+			continue // not known
+		}
+		for _, k := range c.comings(s, found) {
+			if k.kept >= 0 && k.kept <= kept {
+				continue
+			}
+			ps = append(ps, Problem{
+				What: fmt.Sprintf("route %q: %q remembers an idempotency key for %s (KeyRetention), shorter than what %s, %s: a call could be "+
+					"made again, and carried out again, after its key is forgotten", s.name, s.call.dependency.Name(), short(kept), k.what, forever(k.kept)),
+				Fix: fmt.Sprintf("have the dependency keep keys for %s and raise KeyRetention, or shorten the retention.ms of what keeps the records", forever(k.kept)),
+			})
+		}
+	}
+	return ps
+}

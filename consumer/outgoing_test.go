@@ -1,0 +1,199 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/headrace/headrace/downstream"
+	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/record"
+)
+
+func TestNew_Outgoing(t *testing.T) {
+	t.Parallel()
+	const s = time.Second
+
+	t.Run("CallsThatFitAreInThePlan", func(t *testing.T) {
+		t.Parallel()
+		cfg, route := goodCall(t)
+		route.Calls = []Outgoing{{route.Dependency, 6 * s}, {dependency(t, "fraud"), 3 * s}}
+		route.CallReserve = s
+		c, err := New(cfg, route)
+		require.NoError(t, err)
+		plan := c.Plan().String()
+		require.Contains(t, plan, "calls of route \"charge\":\n"+
+			"    Budget of \"payments\"         6s\n"+
+			"  + Budget of \"fraud\"            3s\n"+
+			"  + CallReserve                  1s\n"+
+			"  =                             10s, within CallTimeout 10s")
+		require.NotNil(t, c.metrics.calls.find("fraud"), "what is declared is watched")
+	})
+
+	for name, tc := range map[string]struct {
+		spoil func(t *testing.T, cfg *Config, r *CallRoute[placed, receipt])
+		want  []string
+	}{
+		"ChildrenThatExceedTheirParent": {
+			func(t *testing.T, _ *Config, r *CallRoute[placed, receipt]) {
+				r.Calls = []Outgoing{{r.Dependency, 8 * s}, {dependency(t, "fraud"), 4 * s}}
+			},
+			[]string{"=                             12s, exceeds CallTimeout 10s by 2s", "lower Budget of \"payments\" to 6s, or raise CallTimeout to 12s"},
+		},
+		"CallsWithoutTheRoutesOwn": {
+			func(t *testing.T, _ *Config, r *CallRoute[placed, receipt]) {
+				r.Calls = []Outgoing{{dependency(t, "fraud"), s}}
+			},
+			[]string{`Calls leave out "payments"`},
+		},
+		"NoBudget": {
+			func(_ *testing.T, _ *Config, r *CallRoute[placed, receipt]) { r.Calls = []Outgoing{{r.Dependency, 0}} },
+			[]string{`Calls[0], to "payments", has the Budget 0s`},
+		},
+		"NoDependency": {
+			func(_ *testing.T, _ *Config, r *CallRoute[placed, receipt]) {
+				r.Calls = []Outgoing{{r.Dependency, s}, {nil, s}}
+			},
+			[]string{"Calls[1] has no Dependency"},
+		},
+		"ABreakerThatForgetsTheCall": {
+			func(t *testing.T, _ *Config, r *CallRoute[placed, receipt]) {
+				nervous := dependency(t, "fraud", func(c *downstream.Config) { c.Breaker.Window = 4 * s })
+				r.Calls = []Outgoing{{r.Dependency, s}, {nervous, 3 * s}}
+			},
+			[]string{`less than 2 x Budget 3s = 6s`, "raise Breaker.Window to 6s, or lower the Budget to 2s"},
+		},
+		"TwoOfOneName": {
+			func(t *testing.T, _ *Config, r *CallRoute[placed, receipt]) {
+				r.Calls = []Outgoing{{r.Dependency, s}, {dependency(t, "payments"), s}}
+			},
+			[]string{`two different dependencies named "payments"`},
+		},
+		"OneOfThatNameInTheConfig": {
+			func(t *testing.T, cfg *Config, _ *CallRoute[placed, receipt]) {
+				cfg.Dependencies = []*downstream.Dependency{dependency(t, "payments")}
+			},
+			[]string{`route "charge" and Config.Dependencies have two different dependencies named "payments"`},
+		},
+		"NoneInTheConfig": {
+			func(_ *testing.T, cfg *Config, _ *CallRoute[placed, receipt]) {
+				cfg.Dependencies = []*downstream.Dependency{nil}
+			},
+			[]string{"Dependencies[0] was not made with downstream.New"},
+		},
+		"ReconciledByNobody": {
+			func(_ *testing.T, _ *Config, r *CallRoute[placed, receipt]) { r.Repeat = RepeatReconciled },
+			[]string{"fix: set CallRoute.Reconcile"},
+		},
+		"AReconcileForNothing": {
+			func(_ *testing.T, _ *Config, r *CallRoute[placed, receipt]) {
+				r.Reconcile = func(context.Context, Event[placed]) (receipt, bool, error) { return receipt{}, false, nil }
+			},
+			[]string{"set Repeat to RepeatReconciled, or leave Reconcile out"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg, route := goodCall(t)
+			tc.spoil(t, &cfg, &route)
+			_, err := New(cfg, route)
+			for _, want := range append(tc.want, "1 problem:") {
+				require.ErrorContains(t, err, want)
+			}
+		})
+	}
+}
+
+func TestKeyRetention(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	found := topics{
+		"orders":     {Name: "orders", Retention: 7 * day, CleanupPolicy: "delete"},
+		"orders.dlq": {Name: "orders.dlq", Retention: 14 * day, CleanupPolicy: "delete"},
+	}
+	problems := func(t *testing.T, kept time.Duration, repeat Repeat) []Problem {
+		t.Helper()
+		cfg, route := goodCall(t)
+		route.Dependency = dependency(t, "payments", func(c *downstream.Config) { c.KeyRetention = kept })
+		route.Repeat = repeat
+		c, err := New(cfg, route)
+		require.NoError(t, err)
+		return c.keyProblems(found)
+	}
+	require.Empty(t, problems(t, 14*day, RepeatKeyed), "as long as a letter can be replayed")
+	require.Empty(t, problems(t, 0, RepeatKeyed), "nobody said")
+	require.Empty(t, problems(t, day, RepeatSafe), "no key is needed")
+	ps := problems(t, 10*day, RepeatKeyed)
+	require.Len(t, ps, 1)
+	require.Contains(t, ps[0].What, `"payments" remembers an idempotency key for 240h (KeyRetention), shorter than what topic "orders.dlq" keeps, 336h`)
+	require.Len(t, problems(t, day, RepeatKeyed), 2, "the topic itself, too")
+}
+
+// A service that knows no keys, and can be asked.
+func TestCallRoute_Reconciles(t *testing.T) {
+	t.Parallel()
+	b, p := newBed(t), newPayments(t)
+	route := p.route(dependency(t, "payments"))
+	route.Repeat = RepeatReconciled
+	route.Reconcile = func(_ context.Context, e Event[item]) (receipt, bool, error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, order := range p.charged {
+			if order == e.Data.ID {
+				return receipt{ID: "receipt of " + order}, true, nil
+			}
+		}
+		return receipt{}, false, nil
+	}
+	r := b.start(b.config(), route)
+	b.produce(items("ok", 10)...)
+	b.produce(items("lost", 5)...)
+	require.Equal(t, map[record.Outcome]int{record.Effected: 15}, b.outcomes(15))
+	r.stop()
+	for order, written := range b.receipts() {
+		require.Equal(t, "receipt of "+order, written)
+		require.Equal(t, 1, p.calls(order), "what was charged is not sent again")
+	}
+}
+
+// What stands around calls is in a scrape, also of a dependency that no route calls.
+func TestMetrics_OfWhatStandsAroundCalls(t *testing.T) {
+	t.Parallel()
+	rates := dependency(t, "rates", func(c *downstream.Config) { c.Retry.Base, c.Retry.Cap = time.Millisecond, time.Millisecond })
+	cfg, route := goodCall(t)
+	cfg.Dependencies = []*downstream.Dependency{rates}
+	c, err := New(cfg, route)
+	require.NoError(t, err)
+	defer c.metrics.calls.watch(c.hooks)()
+	f, err := downstream.NewFallback(rates, downstream.FallbackConfig[string]{
+		Operation: "rate", Default: func(string) (string, bool) { return "1", true },
+	})
+	require.NoError(t, err)
+	errBoom, errDown := errors.New("boom"), fault.Transient(errors.New("down"))
+	down := func(context.Context) (string, error) { return "", errBoom }
+	_, err = f.Get(t.Context(), "EUR", down)
+	require.ErrorIs(t, err, errBoom, "an unknown error is an answer")
+	_, err = f.Get(t.Context(), "EUR", func(context.Context) (string, error) {
+		text := scrape(t, c.cfg.Registry)
+		require.Contains(t, text, `headrace_bulkhead_in_use{dependency="rates"} 1`)
+		return "", errDown
+	})
+	require.NoError(t, err)
+	text := scrape(t, c.cfg.Registry)
+	for _, want := range []string{
+		`headrace_bulkhead_in_use{dependency="rates"} 0`,
+		`headrace_bulkhead_in_use{dependency="payments"} 0`,
+		`headrace_degraded_total{dependency="rates",source="default"} 1`,
+		`headrace_retry_attempts_total{dependency="rates",outcome="retry"} 2`,
+		`headrace_retry_attempts_total{dependency="rates",outcome="max_attempts"} 1`,
+		`headrace_retry_attempts_total{dependency="payments",outcome="retry"} 0`,
+		`headrace_retry_amplification_ratio{dependency="rates"} 1`,
+		`headrace_calls_in_transaction_total{dependency="rates"} 0`,
+		`headrace_reports_total{kind="degraded"} 1`,
+	} {
+		require.Contains(t, text, "\n"+want)
+	}
+}
