@@ -35,6 +35,7 @@ type breaker struct {
 	tells  bool // somebody is telling the hooks
 	calls  inFlight
 	sent   amplification
+	took   durations // of successes, if somebody asks
 	seen   seen
 	// answered is when somebody was, last, and freshThen seen.fresh of that moment.
 	answered  time.Time
@@ -168,6 +169,9 @@ func (b *breaker) end(c *Call, e fault.Evidence) (first bool, charge Charge) {
 	if e == fault.SaysUp {
 		b.seen.answers++
 		b.answered, b.freshThen = time.Now(), b.seen.fresh
+		if first && b.d.cfg.NormalTime == Measured {
+			b.took.add(b.answered, b.answered.Sub(c.began))
+		}
 	}
 	if first || e != fault.SaysNothing {
 		c.streak = c.after.with(c, e, b.seen)

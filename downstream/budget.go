@@ -34,14 +34,21 @@ func Budget(ctx context.Context, want, reserve time.Duration) (context.Context, 
 	return child, cancel, nil
 }
 
-// NoTimeError reports that Budget had nothing to give. It is fault.ErrNoTime, and ClassTransient: nothing was sent, and
+// NoTimeError reports that Budget had nothing to give, or that a call has less time than it normally takes
+// (Config.NormalTime). It is fault.ErrNoTime, and ClassTransient: nothing was sent, and
 // the next attempt has a deadline of its own.
 type NoTimeError struct {
 	// Left is what the context around has left, and Reserve what was to be left of it.
 	Left, Reserve time.Duration
+	// Needs is what the call normally takes, 0 if it is the reserve that there was not enough for.
+	Needs time.Duration
 }
 
 func (e *NoTimeError) Error() string {
+	if e.Needs > 0 {
+		return fmt.Sprintf("%s: %s left, and it normally takes up to %s; begin earlier, or raise the timeout around it",
+			fault.ErrNoTime, e.Left, e.Needs)
+	}
 	return fmt.Sprintf("%s: %s left, %s of it in reserve for what comes after; begin earlier, or raise the timeout around it",
 		fault.ErrNoTime, e.Left, e.Reserve)
 }

@@ -192,6 +192,8 @@ func TestConfigIsProven(t *testing.T) {
 		{"NoAttempts", downstream.Config{Name: "p", Retry: downstream.RetryConfig{Attempts: -1}}, "Retry.Attempts (-1)"},
 		{"MoreAttemptsThanMemoryIsFor", downstream.Config{Name: "p", Retry: downstream.RetryConfig{Attempts: 6}}, "fault.Park"},
 		{"NegativeKeyRetention", downstream.Config{Name: "p", KeyRetention: -1}, "KeyRetention (-1ns)"},
+		{"NegativeNormalTime", downstream.Config{Name: "p", NormalTime: -2}, "NormalTime (-2ns)"},
+		{"ANormalTimeThatNoTryHas", downstream.Config{Name: "p", NormalTime: time.Minute}, "NormalTime (1m0s) must not exceed Timeout (10s)"},
 		{"NoHeader", downstream.Config{Name: "p", DeadlineHeader: "time left"}, `DeadlineHeader ("time left")`},
 		{
 			"AStepLongerThanTheWindow",

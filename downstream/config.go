@@ -33,6 +33,12 @@ type Config struct {
 	//
 	// Defaults to 10s, or to half of Breaker.Window if that is less.
 	Timeout time.Duration
+	// NormalTime is what a call takes as a rule, say its p99: outside of a route, or in a call to another dependency, one
+	// whose context has less time left is not begun, with a *NoTimeError. Measured takes the p99 of the calls that were
+	// answered in the last half to one minute, once they are 100, and no more than Timeout.
+	//
+	// Defaults to 0: any time is enough.
+	NormalTime time.Duration
 	// Retry is for Transport and Run outside of a route. In a route the route retries.
 	Retry RetryConfig
 	// DeadlineHeader names a header in which Transport sends how much time the request has left, in whole milliseconds, so
@@ -153,6 +159,8 @@ func (c Config) validate() error {
 		"memory; make it a record's call, which its route holds, parks (fault.Park) or dead-letters durably", c.Retry.Attempts, maxAttempts)
 	check(c.Retry.backoffs() < b.Window || b.Window < buckets, "Breaker.Window (%s) must be longer than the %d back-offs of one series, %s: "+
 		"lower Retry.Cap, or raise Window; its failure would fall out of the window before the next one", b.Window, c.Retry.Attempts-1, c.Retry.backoffs())
+	check(c.NormalTime >= 0 || c.NormalTime == Measured, "NormalTime (%s) must be positive, or downstream.Measured", c.NormalTime)
+	check(c.NormalTime <= c.Timeout, "NormalTime (%s) must not exceed Timeout (%s): no try would have as much", c.NormalTime, c.Timeout)
 	check(c.KeyRetention >= 0, "KeyRetention (%s) must not be negative", c.KeyRetention)
 	check(c.DeadlineHeader == "" || httpguts.ValidHeaderFieldName(c.DeadlineHeader), "DeadlineHeader (%q) is no name of a header", c.DeadlineHeader)
 	check(c.Retry.Base > 0, "Retry.Base (%s) must be positive", c.Retry.Base)

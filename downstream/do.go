@@ -46,6 +46,10 @@ func (d *Dependency) Do(ctx context.Context, op func(ctx context.Context) error)
 // enter is the way into a call outside of a route, which takes no longer than without if ctx has no deadline. It gives
 // the call's context.
 func (d *Dependency) enter(ctx context.Context, c *Call, without time.Duration) (context.Context, error) {
+	if err := d.admit(ctx); err != nil {
+		d.refused("", err)
+		return nil, err
+	}
 	ctx = c.traced(ctx)
 	if err := c.begin(limit(ctx, without)); err != nil {
 		return nil, err

@@ -75,14 +75,30 @@
 //
 // # Outside of a route
 //
-// Do and Transport pass the breaker and take a place, and are refused at once, with a fault.RefusedError, if there is
-// none. Transport tries again what may be tried again: it was surely not executed, or its method is safe or idempotent,
-// or it carries an idempotency key. Retries cost tokens, so that they add a tenth at most to the load of a dependency
-// that fails.
+// [Dependency.Do], [Run] and Transport pass the breaker and take a place, and are refused at once, with a
+// fault.RefusedError, if there is none. Run and Transport try again, three times in all, what may be tried again: it was
+// surely not executed, or its method is safe or idempotent, or it carries an idempotency key, or, with Run, the dependency
+// says when asked that it was not carried out ([Operation].Reconcile). All tries together are one call to the breaker.
+// Retries cost tokens, so that they add a tenth at most to the load of a dependency that fails.
+//
+// [Plan] decides, for a route's records too: a pure function, with a reason for every no. Package grpccall, a module of
+// its own, does the same for gRPC.
+//
+// # Reads that may be old
+//
+// A [Fallback] gives a read its last known value, a part or a default while the dependency fails, and says so: in the
+// result, in a metric and in a report. The breaker hears of the failure all the same. Where money is decided by what is
+// read, the route forbids it.
+//
+// # Never in a transaction
+//
+// A call under the context of the inbox's transaction is counted and reported, and an error with
+// Config.RefuseInTransaction: the transaction would hold its locks and its connection for as long as the dependency takes.
 //
 // # Time
 //
-// [Budget] gives a call its part of the time that is left, and refuses one that could only be cut short.
+// [Budget] gives a call its part of the time that is left, and refuses one that could only be cut short. Config.NormalTime
+// refuses a call that has less time than such calls take, Config.DeadlineHeader tells the dependency how much it has.
 //
 // # Idempotency keys
 //

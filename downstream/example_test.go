@@ -79,6 +79,89 @@ func ExampleDependency_Transport() {
 	// payments: 402 Payment Required is permanent
 }
 
+// A service that takes no key, and can be asked what became of a transfer: what was carried out is not sent again.
+func ExampleRun() {
+	bank, err := downstream.New(downstream.Config{
+		Name: "bank", Breaker: downstream.Critical(), Retry: downstream.RetryConfig{Base: time.Millisecond},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	transfers := map[string]string{}
+	receipt, err := downstream.Run(context.Background(), bank, downstream.Operation[string]{
+		Do: func(_ context.Context, t downstream.Try) (string, error) {
+			fmt.Println("try", t.Number)
+			transfers["t-7"] = "receipt 1"
+			return "", fault.Ambiguous(errors.New("the answer was lost"))
+		},
+		Reconcile: func(context.Context) (string, bool, error) {
+			receipt, found := transfers["t-7"]
+			return receipt, found, nil
+		},
+	})
+	fmt.Println(receipt, err)
+	// Output:
+	// try 1
+	// receipt 1 <nil>
+}
+
+// Why something is tried again, or is not.
+func ExamplePlan() {
+	lost := downstream.Signal{
+		Retry: downstream.RetryConfig{Attempts: 3, Base: 200 * time.Millisecond, Cap: 2 * time.Second},
+		Fault: fault.Fault{Class: fault.ClassAmbiguous, Rule: "sent"}, Method: http.MethodPost,
+		Attempt: 1, Left: 10 * time.Second, Random: 0.5,
+	}
+	fmt.Println(downstream.Plan(lost).Reason)
+	lost.Repeatable = true // it carries a key
+	fmt.Println(downstream.Plan(lost).Wait)
+	lost.Attempt = 3
+	fmt.Println(downstream.Plan(lost).Reason)
+	// Output:
+	// unknown_outcome
+	// 100ms
+	// max_attempts
+}
+
+// A read that may be a little old, and says so.
+func ExampleFallback() {
+	rates, err := downstream.New(downstream.Config{Name: "rates", Retry: downstream.RetryConfig{Attempts: 1}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	f, err := downstream.NewFallback(rates, downstream.FallbackConfig[string]{
+		Operation: "rate",
+		Default:   func(string) (string, bool) { return "1.00", true },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	get := func(ctx context.Context, currency string, answer string, failure error) {
+		got, err := f.Get(ctx, currency, func(context.Context) (string, error) { return answer, failure })
+		switch {
+		case err != nil:
+			fmt.Println(currency, err)
+		case got.Degraded != nil:
+			fmt.Println(currency, got.Value, "by", got.Degraded.Source)
+		default:
+			fmt.Println(currency, got.Value)
+		}
+	}
+	ctx, down := context.Background(), fault.Transient(errors.New("connection refused"))
+	get(ctx, "EUR", "1.08", nil)
+	get(ctx, "EUR", "", down)
+	get(ctx, "USD", "", down)
+	get(downstream.WithoutFallback(ctx), "EUR", "", down)
+	// Output:
+	// EUR 1.08
+	// EUR 1.08 by last_known
+	// USD 1.00 by default
+	// EUR connection refused
+}
+
 // On behalf of a record a key is always the same, and another one for each thing that is asked.
 func ExampleIdempotencyKey() {
 	ctx := downstream.WithPermit(context.Background(), downstream.Permit{ // what the layer that calls does

@@ -29,6 +29,7 @@ func (d *demo) openPayments(ctx context.Context) error {
 	d.payments = service
 	d.dependency, err = downstream.New(downstream.Config{
 		Name: "payments", Breaker: breaker, Hooks: &record.Hooks{OnBreaker: d.tally.breaker},
+		RefuseInTransaction: true, // the demo calls before its transactions, and shows it
 	})
 	if err != nil {
 		return err
