@@ -16,7 +16,7 @@ type receipt struct{ ID string }
 
 func dependency(t *testing.T, name string, change ...func(*downstream.Config)) *downstream.Dependency {
 	t.Helper()
-	cfg := downstream.Config{Name: name}
+	cfg := downstream.Config{Name: name, RefuseInTransaction: true}
 	for _, f := range change {
 		f(&cfg)
 	}

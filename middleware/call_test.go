@@ -24,7 +24,7 @@ type doFunc = func(ctx context.Context, r *record.Record) (any, error)
 // calls makes the route one that calls a dependency of its own.
 func (b *bench) calls(t *testing.T, do doFunc, change ...func(*downstream.Config)) *downstream.Dependency {
 	t.Helper()
-	cfg := downstream.Config{Name: "payments"}
+	cfg := downstream.Config{Name: "payments", RefuseInTransaction: true}
 	for _, f := range change {
 		f(&cfg)
 	}

@@ -31,7 +31,7 @@ type caller struct {
 
 // dependency is the payment service as one member sees it.
 func (c caller) dependency() *downstream.Dependency {
-	d, err := downstream.New(downstream.Config{Name: "payments", Breaker: downstream.BreakerConfig{
+	d, err := downstream.New(downstream.Config{Name: "payments", RefuseInTransaction: true, Breaker: downstream.BreakerConfig{
 		MinRequests: c.MinRequests, OpenFor: cmp.Or(c.OpenFor, 100*time.Millisecond),
 	}})
 	if err != nil {
