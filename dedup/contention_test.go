@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,6 +43,13 @@ func requireClass(t *testing.T, want fault.Class, rs ...*record.Record) {
 	}
 }
 
+// inLineOrInHand says whether the three calls beside the one that runs are in line, or have another group.
+func inLineOrInHand(rt *Route) bool {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	return len(rt.queue) == 3 || rt.inHand > 1
+}
+
 func TestContention(t *testing.T) {
 	t.Parallel()
 	eachWay(t, testContention)
@@ -68,6 +77,40 @@ func testContention(t *testing.T) {
 			require.Zero(t, b.counted(b.attempts, "busy"), "nobody pays")
 		})
 	}
+
+	// One that waited for the route's lock in Postgres would keep the versions of a hot row with its snapshot.
+	t.Run("NobodyOfTheProcessWaitsForTheRoutesLockInPostgres", func(t *testing.T) {
+		t.Parallel()
+		b, o := newBench(t, setup{route: RouteConfig{Writers: 4}}), newOwner()
+		b.rt.mu.Lock()
+		b.rt.hot = time.Now().Add(time.Hour)
+		b.rt.mu.Unlock()
+		b.groupsOf(10)
+		var begun atomic.Int32
+		handler := func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+			for begun.Add(1) == 1 && !inLineOrInHand(b.rt) && wait(ctx, time.Millisecond) {
+				begun.Store(0)
+			}
+			var others int
+			err := b.pool.QueryRow(ctx, `select count(*) from pg_stat_activity where datname = current_database()
+				and pid not in ($1, pg_backend_pid()) and (xact_start is not null or wait_event = 'advisory')`, tx.Conn().PgConn().PID()).Scan(&others)
+			if err == nil && others > 0 {
+				err = fmt.Errorf("%d others are in a transaction", others)
+			}
+			if err != nil {
+				return fault.Permanent(err)
+			}
+			return effect(ctx, tx, r)
+		}
+		all := recs(o, 40)
+		var wg sync.WaitGroup
+		for rs := range slices.Chunk(all, 10) {
+			wg.Go(func() { b.run(rs, handler) })
+		}
+		wg.Wait()
+		requireOutcomes(t, record.Effected, all...)
+		b.requireLedger(40)
+	})
 
 	t.Run("OwnerCommitsAndItIsTheirEffect", func(t *testing.T) {
 		t.Parallel()

@@ -36,8 +36,9 @@ type Route struct {
 	stopped error // a handler ended a transaction: nothing more runs
 
 	// hot is until when the route's lock is taken exclusively, and heat how long the last conflict made that.
-	hot  time.Time
-	heat time.Duration
+	hot    time.Time
+	heat   time.Duration
+	inHand int // groups that have not ended
 }
 
 // heat bounds: how long a conflict keeps other groups of the route out, doubling while conflicts go on.
@@ -127,13 +128,21 @@ func (rt *Route) take(w *writer) *group {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	for !rt.closed {
-		if g := rt.form(w); g != nil {
-			return g
+		if rt.mayForm() {
+			if g := rt.form(w); g != nil {
+				rt.inHand++
+				return g
+			}
 		}
 		rt.changed.Wait()
 	}
 	return nil
 }
+
+// mayForm says whether there may be another group now. While the route's lock is exclusive one at a time is all that gets
+// on, and who waits for it in Postgres does harm: the snapshot of that statement keeps the versions of a hot row, each
+// update of which then walks past all of them. Measured: three waiting writers made it 2.5 times slower than one alone.
+func (rt *Route) mayForm() bool { return rt.inHand == 0 || !time.Now().Before(rt.hot) }
 
 // form makes a group of what is queued, in order. What of a call does not fit, or must wait for another group, stays in
 // line for any writer, behind the other calls: so a big message of slow records holds up a small one for one group at
@@ -177,6 +186,7 @@ func (rt *Route) finish(g *group) {
 	}
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
+	rt.inHand--
 	for _, e := range g.entries {
 		delete(rt.flight, rt.key(e.r))
 		e.r.Spent += e.charge()
