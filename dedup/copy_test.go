@@ -18,6 +18,15 @@ import (
 // worthCopying is a number of records whose rows are copied.
 const worthCopying = 2 * copyAtLeast
 
+// newCopyBench is a bench whose groups are as large as a message, however slow the machine is.
+func newCopyBench(t *testing.T, s setup) *workbench {
+	t.Helper()
+	s.cfg.MaxBatchTime = time.Hour
+	b := newBench(t, s)
+	b.groupsOf(2 * worthCopying)
+	return b
+}
+
 // waitsLong has the route's inserts wait long enough for another transaction to be seen waiting.
 func (b *workbench) waitsLong() {
 	b.rt.sql.shared = strings.Replace(b.rt.sql.shared, ms(insertLockTimeout), "30s", 1)
@@ -52,7 +61,7 @@ func TestCopy(t *testing.T) {
 
 	t.Run("CopiedRowsAreThoseThatTheInsertWrites", func(t *testing.T) {
 		t.Parallel()
-		b, o := newBench(t, setup{route: RouteConfig{Writers: 1}}), newOwner()
+		b, o := newCopyBench(t, setup{route: RouteConfig{Writers: 1}}), newOwner()
 		b.requireCopied(recs(o, worthCopying))
 		const rows = `select string_agg(format('%s %s %s %s %s %s %s %s', message_id, state, value_hash, coordinates,
 			coalesce(original::text, '-'), coalesce(reason, '-'), coalesce(error, '-'), created_at between now() - interval '1 hour' and now()),
@@ -67,18 +76,17 @@ func TestCopy(t *testing.T) {
 
 	t.Run("FewAreInsertedInTheOpeningTrip", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t, setup{route: RouteConfig{Writers: 1}})
+		b := newCopyBench(t, setup{route: RouteConfig{Writers: 1}})
 		b.requireNotCopied(recs(newOwner(), copyAtLeast-1))
 		b.requireLedger(copyAtLeast - 1)
 	})
 
 	t.Run("KnownRecordsAreAnsweredAsByTheInsert", func(t *testing.T) {
 		t.Parallel()
-		b, o := newBench(t, setup{route: RouteConfig{Writers: 1}}), newOwner()
+		b, o := newCopyBench(t, setup{route: RouteConfig{Writers: 1}}), newOwner()
 		b.run([]*record.Record{rec(o, 1, ""), rec(o, 2, "")}, effect)
 		b.run([]*record.Record{rec(o, 3, "")}, skip)
 		b.bury(rec(o, 4, ""), "permanent")
-		b.groupsOf(2 * worthCopying)
 		o = newOwner() // all are delivered again
 		rs := recsFrom(o, 5, worthCopying)
 		own, ownSkipped, dead := rec(o, 1, ""), rec(o, 3, ""), rec(o, 4, "")
@@ -97,8 +105,7 @@ func TestCopy(t *testing.T) {
 
 	t.Run("AfterAKnownRecordItIsCarefulForSomeGroups", func(t *testing.T) {
 		t.Parallel()
-		b, o := newBench(t, setup{route: RouteConfig{Writers: 1}}), newOwner()
-		b.groupsOf(2 * worthCopying)
+		b, o := newCopyBench(t, setup{route: RouteConfig{Writers: 1}}), newOwner()
 		b.requireCopied(recs(o, worthCopying))
 		b.requireNotCopied(append(recsFrom(o, worthCopying, worthCopying), recAs(o, 9999, "", "id-1", "value-1")))
 		for i := range careful {
@@ -110,7 +117,7 @@ func TestCopy(t *testing.T) {
 
 	t.Run("DuplicatesThatTheInsertMeetsKeepItCareful", func(t *testing.T) {
 		t.Parallel()
-		b, o := newBench(t, setup{route: RouteConfig{Writers: 1}}), newOwner()
+		b, o := newCopyBench(t, setup{route: RouteConfig{Writers: 1}}), newOwner()
 		b.run(recs(o, 10), effect)
 		b.requireNotCopied(append(recsFrom(o, 10, 10), recAs(o, 9999, "", "id-1", "value-1")))
 		b.requireNotCopied(recsFrom(o, 20, worthCopying))
@@ -119,7 +126,7 @@ func TestCopy(t *testing.T) {
 
 	t.Run("TwiceInOneMessageIsOneEffect", func(t *testing.T) {
 		t.Parallel()
-		b, o := newBench(t, setup{route: RouteConfig{Writers: 1}}), newOwner()
+		b, o := newCopyBench(t, setup{route: RouteConfig{Writers: 1}}), newOwner()
 		rs := recs(o, worthCopying)
 		twin := recAs(o, 9999, "", "id-7", "value-7")
 		b.run(append(rs, twin), effect)
@@ -130,7 +137,7 @@ func TestCopy(t *testing.T) {
 
 	t.Run("AnotherTransactionCommitsFirst", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t, setup{})
+		b := newCopyBench(t, setup{})
 		b.waitsLong()
 		rs := recs(newOwner(), worthCopying)
 		tx := b.rival(rs[:5])
@@ -142,7 +149,7 @@ func TestCopy(t *testing.T) {
 
 	t.Run("DeliveryThatEndsEndsTheWait", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t, setup{})
+		b := newCopyBench(t, setup{})
 		b.waitsLong()
 		rs := recs(newOwner(), worthCopying)
 		tx := b.rival(rs[:5])
@@ -156,7 +163,7 @@ func TestCopy(t *testing.T) {
 
 	t.Run("ConnectionThatIsTerminatedWhileItCopies", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t, setup{})
+		b := newCopyBench(t, setup{})
 		b.waitsLong()
 		rs := recs(newOwner(), worthCopying)
 		tx := b.rival(rs[:1])
@@ -173,7 +180,7 @@ func TestCopy(t *testing.T) {
 
 	t.Run("TableThatTakesNoRowsIsUnavailable", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t, setup{})
+		b := newCopyBench(t, setup{})
 		b.exec("alter table headrace.inbox add constraint nothing check (false) not valid")
 		rs := recs(newOwner(), worthCopying)
 		b.run(rs, effect)
@@ -185,7 +192,7 @@ func TestCopy(t *testing.T) {
 		t.Parallel()
 		dsn := pgtest.DSN(t, migrations.Up, schema)
 		proxy := pgtest.NewProxy(t, dsn)
-		b := newBench(t, setup{dsn: proxy.DSN(), look: dsn, cfg: Config{MaxBatchTime: time.Hour}, route: RouteConfig{Writers: 1}})
+		b := newCopyBench(t, setup{dsn: proxy.DSN(), look: dsn, route: RouteConfig{Writers: 1}})
 		b.runWork(recs(newOwner(), worthCopying), Queue(queueEffect)) // its connection has prepared all there is
 		b.exec("truncate eff, headrace.inbox")
 		before := proxy.Requests()
