@@ -22,7 +22,6 @@ const (
 // harm is what a storm may not do. All are counts.
 type harm struct{ twice, outOfOrder, orphans, lost, deadAndEffected, deadWithoutLetter, left, miscounted int64 }
 
-
 // audit looks at what is durable when everything is drained.
 func (w *world) audit(t *testing.T) (h harm) {
 	t.Helper()
