@@ -45,6 +45,8 @@ type Record struct {
 	// Letter is the envelope of the dead letter that a replayed record was, a *dlq.Envelope, nil for any other record.
 	// The decode layer takes it off Headers, which are the original ones from then on.
 	Letter any
+	// Parked is what parking knows of a record that it delivers, a *parking.Trial, nil for one that comes from its topic.
+	Parked any
 
 	// Identity is set once a delivery, before anything may change the value (decode layer).
 	Identity Identity
