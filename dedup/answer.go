@@ -28,13 +28,15 @@ const (
 	DeadReplay
 	// Buried: the dead row was written by this call.
 	Buried
+	// Blocked: nobody has dealt with this identity, and its key is parked: it must wait behind that (Look alone says so).
+	Blocked
 
 	// unseen: the row that was in the insert's way is gone again. Nothing is known; ask again.
 	unseen
 )
 
 var answerNames = [...]string{
-	"fresh", "own", "own_skipped", "duplicate", "id_conflict", "dead_own", "dead_replay", "buried",
+	"fresh", "own", "own_skipped", "duplicate", "id_conflict", "dead_own", "dead_replay", "buried", "blocked",
 }
 
 // Answers are the texts that record.InboxInfo.Answer can have.
@@ -58,7 +60,7 @@ func (a Answer) Outcome() record.Outcome {
 		return record.Duplicate
 	case Buried, DeadOwn:
 		return record.Dead
-	case Fresh, IDConflict, DeadReplay, unseen:
+	case Fresh, IDConflict, DeadReplay, Blocked, unseen:
 		return record.Unsettled
 	}
 	return record.Unsettled

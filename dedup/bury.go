@@ -210,7 +210,7 @@ func (y *graveyard) conclude(batch []*burial, answers []Answer) {
 		case IDConflict:
 			b.id.Key = b.place
 			y.again(b)
-		case unseen:
+		case unseen, Blocked: // Bury does not ask what is parked
 			y.again(b)
 		case Own, OwnSkipped, Duplicate, DeadOwn, Buried:
 			b.settle(a, nil)

@@ -34,6 +34,7 @@ type entry struct {
 	cause   error         // what it came to, before any verb
 	verdict *DeadError    // what its row says, if the answer is DeadOwn
 	moved   bool          // the row of its place says so
+	parked  bool          // a record of its key is, behind which it must wait
 	img     *image        // of an offset store: its partition's, once that is acquired
 	ask     bool          // only an inbox row can tell what is known of it
 	// attempt is that of a handler which has queued, and from, to are its statements in the writer's pipeline.

@@ -135,6 +135,12 @@ type RouteConfig struct {
 	// written after it, or within the hour before it, are never swept, whatever their age. An error skips the sweep.
 	// Required with Retention.
 	Horizon func(ctx context.Context) (time.Time, error)
+	// ParkedKey names the line in which r would be parked (parking.KeyID). While records of it are, others of the line fail
+	// with ErrParked instead of running, unless the inbox knows them; those that parking delivers (Record.Parked) run.
+	// ByOffset cannot have it: what is behind its offset is done. nil: the route does not park.
+	//
+	// Defaults to nil.
+	ParkedKey func(r *record.Record) int64
 	// Around is called around each run of the handler, a tracer's place: it may replace the context by one derived from
 	// it, and the function it returns gets the run's error. Defaults to none.
 	Around func(ctx context.Context, r *record.Record) (context.Context, func(error))
@@ -168,6 +174,8 @@ func (c RouteConfig) validate() error {
 			c.Name, c.AttemptTimeout, MaxAttemptTimeout)
 	case c.Store > ByOffset:
 		return fmt.Errorf("route %s: there is no %s", c.Name, c.Store)
+	case c.Store == ByOffset && c.ParkedKey != nil:
+		return fmt.Errorf("route %s: a route of the offset store cannot park: a parked record would be behind its offset, and done", c.Name)
 	case c.Store == ByOffset && c.Isolation != "" && c.Isolation != pgx.ReadCommitted:
 		return fmt.Errorf("route %s: isolation level %q: the offset store runs read committed only: on another level each group "+
 			"would fail that meets the mark of the one before it", c.Name, c.Isolation)

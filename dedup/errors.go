@@ -16,6 +16,8 @@ var (
 	// ErrCrashLoop: the record, alone in its transaction, lost its connection three times while one beside it lived
 	// on, or its process died three times while it ran. It is a dead letter with reason crash_loop.
 	ErrCrashLoop = errors.New("record takes down its database connection, or its process, each time it runs")
+	// ErrParked: a record of its key is parked. It is to be parked behind that one, and is never run before it.
+	ErrParked = errors.New("a record of its key is parked")
 	// ErrRouteStopped: a handler ended the group's transaction by itself. Nothing more of the route runs in this process.
 	ErrRouteStopped = errors.New("route stopped: a handler ended the inbox's transaction")
 )

@@ -39,7 +39,7 @@ type group struct {
 	worked time.Duration // how long they took, all of todo or those before the cut; 0: it ended otherwise
 	late   bool          // they were worked on as one, and their time was up
 	todo   []*entry      // those whose handlers run
-	idle   []*entry      // fresh, but behind one that waits for another transaction: their rows are taken back
+	idle   []*entry      // fresh, but behind one that waits for another transaction, or is parked: their rows are taken back
 	next   int           // the first of todo that has not run
 	done   []*entry      // those that ran well, in order
 	mark   int           // the savepoint stands after this many of done

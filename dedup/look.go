@@ -8,7 +8,7 @@ import (
 )
 
 // Look says what the inbox knows of rs, in their order: Own, OwnSkipped, Duplicate, IDConflict, DeadOwn, DeadReplay, or
-// Fresh for a record that it has no row of. It inserts nothing and holds no transaction, so it is an answer of the moment:
+// Fresh for a record that it has no row of, Blocked if its key is parked besides. It inserts nothing and holds no transaction, so it is an answer of the moment:
 // Run asks again. It is for what comes before a record's transaction, a call out that nobody needs any more.
 //
 // The error is fault.Unavailable when the database is away, or the cause of ctx.
@@ -33,7 +33,7 @@ func (rt *Route) lookAtRows(ctx context.Context, rs []*record.Record) ([]Answer,
 	var err error
 	for range rt.in.cfg.MaxConns + 1 { // each connection of the pool may have died there
 		answers := make([]Answer, len(rs))
-		if err = rt.look(ctx, cols, answers); err == nil {
+		if err = rt.look(ctx, cols, rs, answers); err == nil {
 			return answers, nil
 		}
 		if ctx.Err() != nil {
@@ -46,7 +46,7 @@ func (rt *Route) lookAtRows(ctx context.Context, rs []*record.Record) ([]Answer,
 	return nil, fault.Unavailable(err, fault.Database)
 }
 
-func (rt *Route) look(ctx context.Context, cols *columns, answers []Answer) error {
+func (rt *Route) look(ctx context.Context, cols *columns, rs []*record.Record, answers []Answer) error {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	conn, err := rt.in.acquire(ctx)
@@ -54,9 +54,13 @@ func (rt *Route) look(ctx context.Context, cols *columns, answers []Answer) erro
 		return err
 	}
 	defer conn.Release()
-	return readAnswers(ctx, conn.Conn(), rt.consumer, cols, func(i int, a Answer) {
+	err = readAnswers(ctx, conn.Conn(), rt.consumer, cols, func(i int, a Answer) {
 		if a != unseen { // no row: the answer is Fresh
 			answers[i] = a
 		}
 	})
+	if err != nil {
+		return err
+	}
+	return rt.lookParked(ctx, conn.Conn(), rs, answers)
 }

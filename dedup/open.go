@@ -127,6 +127,7 @@ func (t *opening) batch() *pgx.Batch {
 	} else {
 		b.Queue(t.gate(), g.rt.consumer).Exec(t.passed)
 	}
+	g.askParked(b)
 	if t.copies {
 		return b
 	}
@@ -261,15 +262,24 @@ func (g *group) sort() bool {
 		if e.err != nil {
 			continue // it has its verdict: nobody can tell whether it is fresh
 		}
+		fresh := e.answer == Fresh
+		if e.parked && (fresh || e.answer == DeadReplay) {
+			e.answer = Blocked
+		}
 		if e.answer < unseen {
 			counts[e.answer]++
 		}
 		switch {
 		case g.behindHeld(e):
 			// in line: one it must stay behind is
-			if e.answer == Fresh {
+			if fresh {
 				g.idle = append(g.idle, e)
 			}
+		case e.answer == Blocked:
+			if fresh {
+				g.idle = append(g.idle, e)
+			}
+			g.fail(e, fault.Busy(ErrParked))
 		case e.answer == Fresh, e.answer == DeadReplay && g.alone() != nil:
 			g.todo = append(g.todo, e)
 		case e.answer == DeadReplay:

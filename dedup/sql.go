@@ -35,7 +35,7 @@ const answerSQL = `select u.n::int, coalesce((
 		when i.value_hash <> u.vh then 4
 		when i.state = 2 and u.rp then 6
 		else 3 end
-	from headrace.inbox i where i.consumer_id = $1::int and i.message_id = u.id), 8)::int
+	from headrace.inbox i where i.consumer_id = $1::int and i.message_id = u.id), 9)::int
 from unnest($2::text::uuid[], $3::text::bigint[], $4::text::bigint[], $5::text::boolean[])
 	with ordinality u(id, vh, co, rp, n)`
 
