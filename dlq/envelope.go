@@ -83,6 +83,8 @@ type Envelope struct {
 	Attempts int
 	// FirstFailed is when an attempt first failed, in the first delivery; LastFailed when one failed last.
 	FirstFailed, LastFailed time.Time
+	// History is what became of the record in earlier rounds, a line each; "" for one that was never parked.
+	History string
 	// Replays is how often the record was replayed.
 	Replays int
 }
@@ -101,7 +103,7 @@ func (e Envelope) Append(original []record.Header) []record.Header {
 	hs := make([]record.Header, len(original), len(original)+len(fields)+1)
 	copy(hs, original)
 	// One buffer holds all values. Where it grows, those already cut from it stay with the old one.
-	buf := make([]byte, 0, 512+len(e.Message)+len(e.Stack))
+	buf := make([]byte, 0, 512+len(e.Message)+len(e.Stack)+len(e.History))
 	for i := range fields {
 		from := len(buf)
 		buf = fields[i].put(&e, buf)

@@ -42,6 +42,7 @@ var fields = []field{
 	number("attempts", 31, func(e *Envelope) *int { return &e.Attempts }),
 	moment("first-failed", func(e *Envelope) *time.Time { return &e.FirstFailed }),
 	moment("last-failed", func(e *Envelope) *time.Time { return &e.LastFailed }),
+	optional(text("history", func(e *Envelope) *string { return &e.History })),
 	needed(number("replays", 31, func(e *Envelope) *int { return &e.Replays })),
 }
 

@@ -79,6 +79,9 @@ type Letter struct {
 	Attempts int
 	// FirstFailed and LastFailed are when charged attempts failed, zero if none did.
 	FirstFailed, LastFailed time.Time
+	// History is what became of the record before this delivery, where it was parked: a line a round. At most 4 KiB of it are
+	// kept.
+	History string
 	// Group is the consumer group. Defaults to the Writer's.
 	Group string
 	// Route is the route for which the record is dead; others of the group may have effected it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -219,6 +220,7 @@ func (w *Writer) envelope(l Letter) (Envelope, []record.Header) {
 	env.ErrorType, env.Message, env.Stack = errorType(l.Err), Message(l.Err), stackOf(l.Err)
 	env.Fingerprint = fingerprint(env.Reason, env.ErrorType, env.Message)
 	env.Attempts, env.LastFailed = l.Attempts, l.LastFailed
+	env.History = trim(redact(strings.ToValidUTF8(l.History, "\uFFFD")), maxMessage)
 	return env, original
 }
 

@@ -6,10 +6,12 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/dlq"
 	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/internal/backoff"
+	"github.com/headrace/headrace/parking"
 	"github.com/headrace/headrace/record"
 )
 
@@ -78,7 +80,9 @@ func (c *chain) step() bool {
 	case Hold:
 		return c.wait(d)
 	case Park:
-		return c.park(r, d)
+		return c.park(r, func(ctx context.Context) error { return c.rt.Parking.Park(ctx, r, d.Wait, c.failure(r)) })
+	case Follow:
+		return c.park(r, func(ctx context.Context) error { return c.rt.Parking.Follow(ctx, r) })
 	case Dead:
 		if rs := c.unread(); len(rs) > 1 {
 			return c.deadTogether(rs)
@@ -94,7 +98,8 @@ func (c *chain) state(r *record.Record) State {
 	s := State{
 		Fault: c.fault, Cause: causeOf(r.Err), NotRun: errors.Is(r.Err, record.ErrNotRun), Ending: r.Ending(),
 		Attempts: r.Attempts, Spent: r.Spent, Free: c.free,
-		CanPark: c.rt.Parking != nil, Repeatable: c.rt.Repeatable, Random: rand.Float64(),
+		CanPark: c.rt.Parking != nil && !c.rt.Parking.Last(r), Blocked: c.rt.Parking != nil && errors.Is(r.Err, dedup.ErrParked),
+		Repeatable: c.rt.Repeatable, Random: rand.Float64(),
 	}
 	s.NeverRan = s.Cause != ""
 	if e := c.called(); e != nil {
@@ -309,13 +314,15 @@ func (c *chain) deadTogether(rs []*record.Record) bool {
 }
 
 // park puts the head into Postgres. Its followers find its key parked when they run, and join it there.
-func (c *chain) park(r *record.Record, d Decision) bool {
-	ok := c.until(c.rt.Gates.Get(fault.Database), record.ReportParkingFailed, c.databaseDown, func(ctx context.Context) error {
-		return c.rt.Parking.Park(ctx, r, d.Wait, r.Err)
-	})
-	if ok {
-		r.Settle(record.Parked)
-		return c.advance()
+func (c *chain) park(r *record.Record, put func(ctx context.Context) error) bool {
+	if !c.until(c.rt.Gates.Get(fault.Database), record.ReportParkingFailed, c.databaseDown, put) {
+		return false
 	}
-	return false
+	r.Settle(record.Parked)
+	return c.advance()
+}
+
+// failure is what parking remembers of the head's round.
+func (c *chain) failure(r *record.Record) parking.Failure {
+	return parking.Failure{At: time.Now(), Attempts: r.Attempts, Class: c.fault.Class.String(), Message: dlq.Message(diedOf(r.Err))}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/internal/backoff"
+	"github.com/headrace/headrace/parking"
 	"github.com/headrace/headrace/record"
 )
 
@@ -92,6 +93,9 @@ func (c *chain) produce(r *record.Record, d Decision) bool {
 	letter := dlq.Letter{
 		Record: r, Reason: d.Reason, Class: c.classOf(r, d).String(), Err: diedOf(r.Err), Attempts: r.Attempts,
 		FirstFailed: r.FirstFailed, LastFailed: r.LastFailed, Group: c.rt.Group, Route: c.rt.Name,
+	}
+	if t, ok := r.Parked.(*parking.Trial); ok && len(t.History) > 0 {
+		letter.FirstFailed, letter.History = t.History[0].At, t.History.String()
 	}
 	return c.until(c.rt.Gates.Get(fault.DeadLetterTopic), record.ReportDeadLetterNotWritten, topicDown, func(ctx context.Context) error {
 		return c.rt.DeadLetters.Write(ctx, letter)

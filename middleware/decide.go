@@ -21,13 +21,15 @@ const (
 	Hold
 	// Park: put it into Postgres to be tried at its due time, out of its partition's way.
 	Park
+	// Follow: put it into Postgres behind a record of its key that is there already.
+	Follow
 	// Dead: write the verdict and the dead letter.
 	Dead
 	// GiveBack: the delivery is over; another will decide.
 	GiveBack
 )
 
-var actionNames = [...]string{"again", "hold", "park", "dead", "give back"}
+var actionNames = [...]string{"again", "hold", "park", "follow", "dead", "give back"}
 
 func (a Action) String() string {
 	if int(a) < len(actionNames) {
@@ -71,8 +73,10 @@ type State struct {
 	Free int
 	// ParkFor is the delay that the handler asked for with fault.Park; nil if it did not.
 	ParkFor *time.Duration
-	// CanPark says that the route parks.
+	// CanPark says that the route parks, and the record has a round left.
 	CanPark bool
+	// Blocked says that the record did not run, because a record of its key is parked.
+	Blocked bool
 	// Repeatable says that what the route does may be repeated when its outcome is unknown.
 	Repeatable bool
 	// Called is the dependency whose call failed, "" if the failure is no call's; Charge is whose failure that is.
@@ -113,6 +117,8 @@ func (p Policy) Decide(s State) Decision {
 		return Decision{Action: GiveBack}
 	case s.NotRun:
 		return p.notRun(s)
+	case s.Blocked:
+		return Decision{Action: Follow}
 	case s.Charge != downstream.Charged && p.mayRepeat(s):
 		return p.uncorroborated(s)
 	case s.ParkFor != nil && s.CanPark:

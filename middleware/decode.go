@@ -5,7 +5,9 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/parking"
 	"github.com/headrace/headrace/record"
 )
 
@@ -71,6 +73,9 @@ func (rt *Route) mayRun(r *record.Record, failed *blocked) bool {
 		}
 	}
 	if r.Err = failed.decode(rt, r); r.Err == nil {
+		r.Err = convicted(r)
+	}
+	if r.Err == nil {
 		return true
 	}
 	if *failed == nil {
@@ -78,6 +83,14 @@ func (rt *Route) mayRun(r *record.Record, failed *blocked) bool {
 	}
 	failed.add(r)
 	return false
+}
+
+// convicted is for a parked record that takes its process down whenever it runs: it must not.
+func convicted(r *record.Record) error {
+	if t, ok := r.Parked.(*parking.Trial); ok && t.CrashLoop {
+		return dedup.ErrCrashLoop
+	}
+	return nil
 }
 
 // blocked has the domains with a failure; true: of which nothing more may be looked at.

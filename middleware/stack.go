@@ -15,6 +15,7 @@ import (
 	"github.com/headrace/headrace/dlq"
 	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/parking"
 	"github.com/headrace/headrace/record"
 )
 
@@ -41,12 +42,17 @@ var (
 	_ Effects     = (*dedup.Route)(nil)
 	_ Graves      = (*dedup.Route)(nil)
 	_ DeadLetters = (*dlq.Writer)(nil)
+	_ Parking     = (*parking.Parker)(nil)
 )
 
 // Parking takes records that are to be tried again much later.
 type Parking interface {
-	// Park makes r's place durable. A delay of 0 is Parking's own schedule.
-	Park(ctx context.Context, r *record.Record, delay time.Duration, cause error) error
+	// Park makes the place of r, which has failed, durable. A delay of 0 is Parking's own schedule.
+	Park(ctx context.Context, r *record.Record, delay time.Duration, f parking.Failure) error
+	// Follow makes the place of r durable, which did not run because a record of its key is parked.
+	Follow(ctx context.Context, r *record.Record) error
+	// Last says that r has been parked as often as it may be.
+	Last(r *record.Record) bool
 }
 
 // Route is what the layers of one route share. Name, Group, Inbox, Graves and DeadLetters are required. It must not be
@@ -58,7 +64,9 @@ type Route struct {
 	Inbox       Effects
 	Graves      Graves
 	DeadLetters DeadLetters
-	// Parking takes what is parked. nil: the route does not park.
+	// Parking takes what is parked, a *parking.Parker. The route's inbox must ask for the same lines
+	// (dedup.RouteConfig.ParkedKey), and a handler with the same layers must get what is due from a parking.Source. nil: the
+	// route does not park.
 	Parking Parking
 
 	// Identity finds the producer's identity of a record; the first resolver that finds one decides. Defaults to

@@ -130,6 +130,15 @@ func TestHistory(t *testing.T) {
 		require.Equal(t, strings.Repeat("ü", 256), h[0].Message)
 	})
 
+	t.Run("ReadsAsALineARound", func(t *testing.T) {
+		t.Parallel()
+		at := time.Date(2026, 11, 30, 18, 0, 0, 0, time.UTC)
+		h := parking.History(nil).With(parking.Failure{At: at, Attempts: 3, Class: "transient", Message: "no\nanswer"}).
+			With(parking.Failure{At: at.Add(time.Minute), Attempts: 1, Class: "ambiguous", Message: "timeout"})
+		require.Equal(t, "2026-11-30T18:00:00Z transient after 3 attempts: no answer\n"+
+			"2026-11-30T18:01:00Z ambiguous after 1 attempts: timeout", h.String())
+	})
+
 	t.Run("WithLeavesTheOldOneAsItIs", func(t *testing.T) {
 		t.Parallel()
 		h := parking.History(nil).With(parking.Failure{Attempts: 1})

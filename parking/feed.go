@@ -73,16 +73,19 @@ func (f *feed) next() (*work, error) {
 	if !ok {
 		return nil, nil
 	}
-	l, err := f.store.Claim(f.ctx, f.cfg.MaxBatch)
+	// Not under the subscription's end: a claim that is cut off leaves a start behind, which would look like a death.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.ctx), finishTimeout)
+	defer cancel()
+	l, err := f.store.Claim(ctx, f.cfg.MaxBatch)
 	if l == nil && err == nil && suspects {
-		l, err = f.store.ClaimSuspect(f.ctx)
+		l, err = f.store.ClaimSuspect(ctx)
 	}
 	var w *work
 	if err == nil && l != nil {
-		w, err = f.load(l)
+		w, err = f.load(ctx, l)
 	}
 	if w == nil {
-		f.freeLane()
+		f.returnLane()
 	}
 	return w, err
 }
@@ -109,14 +112,15 @@ func (f *feed) enter() (alone, ok bool) {
 }
 
 // load makes a message's work of a lease. Nil: nothing of it can be read, and it is given back.
-func (f *feed) load(l *Lease) (*work, error) {
+func (f *feed) load(ctx context.Context, l *Lease) (*work, error) {
 	suspect := l.Lines[0].Deaths > 0
 	most := f.cfg.MaxBatch
 	if suspect {
 		most = 1
 	}
-	if err := l.Load(f.ctx, most, f.cfg.MaxBytes); err != nil {
-		return nil, err // the lease runs out
+	if err := l.Load(ctx, most, f.cfg.MaxBytes); err != nil {
+		_ = l.GiveBack(ctx) // else the lease runs out, and looks like a death
+		return nil, err
 	}
 	w := newWork(f.Source, l, suspect)
 	var unread []End
@@ -125,7 +129,7 @@ func (f *feed) load(l *Lease) (*work, error) {
 			unread = append(unread, end)
 		}
 	}
-	if _, err := l.Finish(f.ctx, unread); err != nil {
+	if _, err := l.Finish(ctx, unread); err != nil {
 		return nil, err
 	}
 	if len(w.records) == 0 {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -39,6 +40,19 @@ func (h History) With(f Failure) History {
 		all = append(all[:1:1], all[1+over:]...)
 	}
 	return all
+}
+
+// String is a line a round, as a dead letter has it.
+func (h History) String() string {
+	var b strings.Builder
+	for i, f := range h {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "%s %s after %d attempts: %s", f.At.Format(time.RFC3339), f.Class, f.Attempts,
+			strings.ReplaceAll(cut(f.Message, 120), "\n", " "))
+	}
+	return b.String()
 }
 
 // encode is nil for none.

@@ -59,14 +59,26 @@ func (q *resume) run() {
 	close(q.ready)
 }
 
-func (s *Source) freeLane() {
+// returnLane is for a lane that was taken for nothing. It wakes no claim: nothing is due, and to look again at once would
+// be to do nothing else.
+func (s *Source) returnLane() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.laneFreed()
+	if !s.grantLane() {
+		s.lanes++
+	}
 }
 
 // laneFreed gives a lane to the message that waits longest to resume, else to a new claim. The lock is held.
 func (s *Source) laneFreed() {
+	if !s.grantLane() {
+		s.lanes++
+		s.nudge()
+	}
+}
+
+// grantLane is false when nobody waits to resume.
+func (s *Source) grantLane() bool {
 	for len(s.queue) > 0 {
 		q := s.queue[0]
 		s.queue = s.queue[1:]
@@ -75,9 +87,8 @@ func (s *Source) laneFreed() {
 			continue
 		}
 		if q.run(); q.work.running > 0 {
-			return
+			return true
 		}
 	}
-	s.lanes++
-	s.nudge()
+	return false
 }

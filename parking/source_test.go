@@ -2,6 +2,7 @@ package parking_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -9,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/headrace/headrace/internal/pgtest"
+	"github.com/headrace/headrace/migrations"
 	"github.com/headrace/headrace/parking"
 	"github.com/headrace/headrace/record"
 )
@@ -287,6 +290,25 @@ func TestSource(t *testing.T) {
 		_, rs = f.next()
 		require.Equal(t, []byte("v2"), rs[0].Value)
 		require.False(t, trial(rs[0]).CrashLoop)
+	})
+
+	t.Run("WhileNothingIsDueItLooksOnceAPoll", func(t *testing.T) {
+		t.Parallel()
+		proxy := pgtest.NewProxy(t, pgtest.DSN(t, migrations.Up))
+		pool := pgtest.Pool(t, proxy.DSN())
+		s := openStore(t, pool, "r", soon)
+		var claims atomic.Int32
+		proxy.Once(func(r pgtest.Request) bool {
+			if pgtest.SQL("skip locked")(r) {
+				claims.Add(1)
+			}
+			return false
+		}, pgtest.CutReply)
+		cfg := quick
+		cfg.Poll = time.Hour
+		feedOf(t, s, pool, cfg)
+		require.Eventually(t, func() bool { return claims.Load() == 2 }, patience, time.Millisecond, "of what is due, and of suspects")
+		require.Never(t, func() bool { return claims.Load() > 2 }, 200*time.Millisecond, 10*time.Millisecond)
 	})
 
 	t.Run("AnotherOwnersRecordIsNotReparked", func(t *testing.T) {
