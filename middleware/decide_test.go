@@ -294,9 +294,18 @@ func FuzzDecide(f *testing.F) {
 			if c := downstream.Charge(charge % 3); can && c != downstream.Charged {
 				require.Equal(t, fault.ClassPermanent, fault.Class(class%6), "an outage kills nobody")
 			}
-		case park, giveBack:
+		case park, middleware.Follow, giveBack:
 		}
 	})
+}
+
+func TestBlockedRecordFollowsAndIsNotCharged(t *testing.T) {
+	t.Parallel()
+	p := middleware.Policy{}.WithDefaults()
+	blocked := middleware.State{Fault: fault.Fault{Class: fault.ClassBusy}, Blocked: true, CanPark: true}
+	require.Equal(t, middleware.Decision{Action: middleware.Follow}, p.Decide(blocked))
+	blocked.Ending = true
+	require.Equal(t, giveBack, p.Decide(blocked).Action, "nothing begins at the end of a claim")
 }
 
 func TestPolicyDefaults(t *testing.T) {

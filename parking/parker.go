@@ -78,7 +78,7 @@ func (p *Parker) place(ctx context.Context, e Entry) error {
 	p.waiting = append(p.waiting, c)
 	if !p.busy {
 		p.busy = true
-		go p.work()
+		go p.work() //nolint:contextcheck // it works for every caller, whoever leaves first
 	}
 	p.mu.Unlock()
 	select {

@@ -147,7 +147,7 @@ func (w *work) keep(ctx context.Context, msg *message.Message, cancel context.Ca
 		select {
 		case <-w.changed:
 		case <-renew.C:
-			w.renew()
+			w.renew() //nolint:contextcheck // a lease outlives its subscription, for as long as its handlers run
 		case <-acked:
 			acked = nil
 			w.acked()

@@ -202,7 +202,7 @@ func (f *buryFlags) known(answer dedup.Answer, grave dedup.Grave) error {
 	case dedup.DeadOwn:
 		said = fmt.Sprintf("it is dead already (%s: %s)", grave.Reason, grave.Err)
 		hint = "see its letter with '" + f.letter() + "', once the consumer has come to it"
-	case dedup.Fresh, dedup.DeadReplay, dedup.Buried:
+	case dedup.Fresh, dedup.DeadReplay, dedup.Buried, dedup.Blocked:
 	}
 	return &failure{err: fmt.Errorf("nothing was changed: %s: %s", f.place, said), hint: hint}
 }
