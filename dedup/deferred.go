@@ -3,7 +3,6 @@ package dedup
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -54,14 +53,6 @@ func (s *scope) wait(ctx context.Context, d deferral) error {
 	}
 	s.deferred = append(s.deferred, d)
 	return nil
-}
-
-// noteSavepoints remembers whether the handler makes savepoints of which only the server knows.
-func (s *scope) noteSavepoints(sql string) {
-	const word = "savepoint"
-	for i := 0; !s.savepoints && i+len(word) <= len(sql); i++ {
-		s.savepoints = strings.EqualFold(sql[i:i+len(word)], word)
-	}
 }
 
 // hasDeferred says whether one of b's statements may wait.

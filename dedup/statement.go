@@ -12,24 +12,32 @@ type statements struct {
 	solo bool // each record has a transaction of its own: what is local to it leaks to nobody
 	// queued: the texts are for a pipeline, where each has one result.
 	queued bool
-	seen   map[string]error
+	seen   map[string]seen
+}
+
+// seen is what is known of a text.
+type seen struct {
+	err   error // why a handler may not run it
+	saves bool  // it makes a savepoint, or says that word
 }
 
 // maxSeen bounds the memory that generated SQL could take.
 const maxSeen = 2048
 
-func (s *statements) check(sql string) error {
-	if err, ok := s.seen[sql]; ok {
-		return err
+func (s *statements) check(sql string) error { return s.look(sql).err }
+
+func (s *statements) look(sql string) seen {
+	if known, ok := s.seen[sql]; ok {
+		return known
 	}
-	err := s.scan(sql)
+	known := seen{err: s.scan(sql), saves: strings.Contains(strings.ToLower(sql), "savepoint")}
 	if s.seen == nil {
-		s.seen = make(map[string]error)
+		s.seen = make(map[string]seen)
 	}
 	if len(s.seen) < maxSeen {
-		s.seen[strings.Clone(sql)] = err
+		s.seen[strings.Clone(sql)] = known
 	}
-	return err
+	return known
 }
 
 // scan looks at each statement of the text: its first words, and whether anything among its words outlives the record.

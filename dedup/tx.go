@@ -75,10 +75,11 @@ func (s *scope) allowed(ctx context.Context, sql []string) error {
 		return err
 	}
 	for _, text := range sql {
-		if err := s.texts.check(text); err != nil {
-			return err
+		known := s.texts.look(text)
+		if known.err != nil {
+			return known.err
 		}
-		s.noteSavepoints(text)
+		s.savepoints = s.savepoints || known.saves
 	}
 	return nil
 }
