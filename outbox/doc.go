@@ -25,7 +25,7 @@
 // UUID, is in its row: however often it is sent it is the same, so a Headrace route downstream has its effect once.
 //
 // First writes are in order by key: an event is not written before one of its key that was inserted before it in a
-// transaction that committed before its own began. Events of one route and one input key are; those of two routes, or of
+// transaction that had committed when its own inserted. Events of one route and one input key are; those of two routes, or of
 // two input keys, only if their handlers wait for each other, say by a row that both update. After a crash a repeat may
 // come behind a later event of its key.
 //
