@@ -87,11 +87,15 @@ type calls struct {
 	t       *testing.T
 	breaker chan record.BreakerInfo
 	ended   chan record.CallInfo
+	counted map[string]int // of ended, by outcome
 }
 
 // listen gives hooks that collect.
 func (w *world) listen() (*calls, *record.Hooks) {
-	c := &calls{t: w.t, breaker: make(chan record.BreakerInfo, 10_000), ended: make(chan record.CallInfo, 100_000)}
+	c := &calls{
+		t: w.t, breaker: make(chan record.BreakerInfo, 10_000),
+		ended: make(chan record.CallInfo, 100_000), counted: map[string]int{},
+	}
 	return c, &record.Hooks{
 		OnBreaker: func(i record.BreakerInfo) { c.breaker <- i },
 		OnCall:    func(i record.CallInfo) { c.ended <- i },
@@ -114,15 +118,14 @@ func (c *calls) opens() {
 	}
 }
 
-// outcomes counts the calls that have ended.
+// outcomes counts the calls that have ended so far.
 func (c *calls) outcomes() map[string]int {
-	n := map[string]int{}
 	for {
 		select {
 		case i := <-c.ended:
-			n[i.Outcome]++
+			c.counted[i.Outcome]++
 		default:
-			return n
+			return c.counted
 		}
 	}
 }
