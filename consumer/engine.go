@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/middleware"
 	"github.com/headrace/headrace/migrations"
+	"github.com/headrace/headrace/parking"
 	"github.com/headrace/headrace/record"
 )
 
@@ -30,6 +32,7 @@ type engine struct {
 	routes   map[string]*middleware.Route
 	inboxes  map[string][]*dedup.Route // by topic; complete before anything is subscribed
 	found    topics
+	parked   parked
 	watches  []func() // each ends one, and waits for it
 	stopping atomic.Bool
 }
@@ -96,13 +99,13 @@ func (e *engine) openInbox(ctx context.Context) (err error) {
 }
 
 // add puts one route into the router: its subscriptions, the stack, the user's middlewares, the handler. What is
-// replayed goes through the very same layers as what is new.
+// replayed, and what was parked and is due, goes through the very same layers as what is new.
 func (e *engine) add(ctx context.Context, s spec, shared ...*downstream.Gate) error {
 	inbox, err := e.inbox.Route(ctx, dedup.RouteConfig{
 		Group: e.c.cfg.Group, Name: s.name, AttemptTimeout: s.options.AttemptTimeout,
 		CallTimeout: s.callTimeout(), MaxBatch: s.options.MaxBatch, Store: s.options.Store,
-		Classifier: s.classifier(),
-		Retention:  e.c.retention(s, e.found), Horizon: e.c.horizon(s.topic, s.replay),
+		Classifier: s.classifier(), ParkedKey: s.parkedKey(),
+		Retention: e.c.retention(s, e.found), Horizon: e.c.horizon(s.topic, s.replay),
 	})
 	if err != nil {
 		return err
@@ -110,20 +113,29 @@ func (e *engine) add(ctx context.Context, s spec, shared ...*downstream.Gate) er
 	e.inboxes[s.topic] = append(e.inboxes[s.topic], inbox)
 	rt := e.c.stack(s, inbox, e.letters, shared)
 	e.watch(rt.Gates.Close)
+	var due *parking.Source
+	if s.parks() {
+		if due, err = e.park(ctx, s, rt); err != nil {
+			return err
+		}
+	}
 	stack, err := middleware.Stack(rt)
 	if err != nil {
 		return err
 	}
 	e.routes[s.name] = rt
 	sub := e.c.subscription(s, rt, inbox)
-	e.handle(s.name, s.topic, sub, s, stack)
+	e.handle(s.name, s.topic, e.source.Subscriber(sub), s, stack)
 	sub.Replay = true
-	e.handle(replayHandler(s.name), s.replay, sub, s, stack)
+	e.handle(replayHandler(s.name), s.replay, e.source.Subscriber(sub), s, stack)
+	if due != nil {
+		e.handle(parkedHandler(s.name), s.topic, due, s, stack)
+	}
 	return nil
 }
 
-func (e *engine) handle(name, topic string, sub kafka.Subscription, s spec, stack []message.HandlerMiddleware) {
-	h := e.router.AddConsumerHandler(name, topic, e.source.Subscriber(sub), s.handler())
+func (e *engine) handle(name, topic string, from message.Subscriber, s spec, stack []message.HandlerMiddleware) {
+	h := e.router.AddConsumerHandler(name, topic, from, s.handler())
 	h.AddMiddleware(stack...)
 	h.AddMiddleware(s.options.Middlewares...)
 }
@@ -161,9 +173,12 @@ func (e *engine) run(ctx context.Context) error {
 // needs the router, the inbox, or the writer of dead letters. It is bounded by the graces.
 func (e *engine) close(ctx context.Context) error {
 	var errs []error
+	var due sync.WaitGroup
+	due.Go(e.parked.stop) // beside the source: they have the same graces
 	if e.source != nil {
 		errs = append(errs, e.source.Stop(ctx))
 	}
+	due.Wait()
 	if e.router != nil {
 		errs = append(errs, e.router.Close())
 	}

@@ -168,9 +168,9 @@ func newPath(b *testing.B, brokers []string, n int, o Options) *path {
 	s, sub := c.specs[0], c.subscription(c.specs[0], rt, nil)
 	sub.Started = nil
 	e := &engine{c: c, router: p.router, source: p.source}
-	e.handle(s.name, s.topic, sub, s, stack)
+	e.handle(s.name, s.topic, e.source.Subscriber(sub), s, stack)
 	sub.Replay = true
-	e.handle(replayHandler(s.name), s.replay, sub, s, stack)
+	e.handle(replayHandler(s.name), s.replay, e.source.Subscriber(sub), s, stack)
 	return p
 }
 

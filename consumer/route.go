@@ -14,6 +14,7 @@ import (
 	"github.com/headrace/headrace/dlq"
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/kafka"
+	"github.com/headrace/headrace/parking"
 	"github.com/headrace/headrace/record"
 )
 
@@ -84,6 +85,12 @@ type Options struct {
 	//
 	// Defaults to "<topic>.dlq"; a route on a topic of that name must give one.
 	DeadLetterTopic string
+	// Park, if not nil, lets what has used up its attempts wait in Postgres instead of being dead, for hours and in the order
+	// of its key; &parking.Policy{} has the defaults. fault.Park is for it. It needs an inbox (Store) and a route that does
+	// not keep the order of whole partitions (Order). All members of the group must have it before the first record is parked.
+	//
+	// Defaults to nil: an exhausted record is dead, and fault.Park waits where it is, in the way of its key.
+	Park *parking.Policy
 	// Middlewares wrap the handler of each record, inside its transaction and its attempt, first one outermost. They get
 	// a message of one, and find the transaction with dedup.Tx, those of a QueueRoute the batch with dedup.Pending. Those of
 	// a BatchRoute get a message of all records of the group (record.Records), which has no payload.

@@ -194,6 +194,7 @@ func (s spec) problems(c Config) []Problem {
 		ps = append(ps, Problem{What: fmt.Sprintf("%s has no %s", of, field), Fix: fix})
 	}
 	ps = append(ps, s.callProblems(c, of)...)
+	ps = append(ps, s.parkingProblems(of)...)
 	o := s.options
 	if o.Store > dedup.ByOffset {
 		ps = append(ps, Problem{What: fmt.Sprintf("%s: Store is %s, which there is not", of, o.Store), Fix: "give dedup.ByID or dedup.ByOffset"})
