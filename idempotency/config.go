@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -33,14 +35,25 @@ type Config struct {
 	// RetryAfter is what a client whose key is in progress is told to wait, in whole seconds. Defaults to 1 s.
 	RetryAfter time.Duration
 	// Retention is how long a finished key is remembered. It must be longer than anybody may repeat a request. Defaults to
-	// 30 days: a dead letter is kept for two weeks, and its replay for two more.
+	// 30 days: a dead letter is kept for two weeks, and its replay for two more. All Keys of a table need the same one.
 	Retention time.Duration
+	// Repeats are what can bring a request back, one after the other: New refuses a Retention shorter than their sum.
+	// Defaults to none: nothing is proven.
+	Repeats []Repeat
 	// SweepEvery is the pause between the sweeps of Run. Defaults to 1 min.
 	SweepEvery time.Duration
-	// OnRequest is told of every keyed request when it is over: for metrics. It must be quick, and safe for concurrent use.
-	OnRequest func(RequestInfo)
+	// Hooks are told what happens: for metrics. Package idemprom has a set of them for Prometheus.
+	Hooks Hooks
 	// Logger is told what an operator must know: what failed, keys that are unknown. Defaults to slog.Default().
 	Logger *slog.Logger
+}
+
+// Repeat is for how long something can bring a request back: a client's own retries, the topic that its record is in, the
+// dead letter topic, the replay topic.
+type Repeat struct {
+	// Of says what, for the error.
+	Of  string
+	For time.Duration
 }
 
 // OnePrincipal is for a service all of whose callers may see each other's answers.
@@ -80,6 +93,9 @@ func (c Config) validate() error {
 	if c.Retention < 2*c.Timeout {
 		bad("Config.Retention %s is shorter than two Timeouts of %s: a key would be forgotten while it is repeated", c.Retention, c.Timeout)
 	}
+	if err := c.proof(); err != nil {
+		errs = append(errs, err)
+	}
 	if c.MaxBytes < 0 || c.MaxBytes > maxMaxBytes {
 		bad("Config.MaxBytes %d is not between 1 and %d", c.MaxBytes, maxMaxBytes)
 	}
@@ -88,6 +104,32 @@ func (c Config) validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+// proof is nil when no repeat can come after its key is forgotten.
+func (c Config) proof() error {
+	var sum time.Duration
+	terms := make([]string, len(c.Repeats))
+	for i, r := range c.Repeats {
+		if r.For <= 0 {
+			return fmt.Errorf("idempotency: Config.Repeats[%d], %q, is for %s: give a time; what repeats for ever needs keys that are kept for ever",
+				i, r.Of, r.For)
+		}
+		sum += min(r.For, math.MaxInt64-sum)
+		terms[i] = r.Of + " " + short(r.For)
+	}
+	if sum <= c.Retention {
+		return nil
+	}
+	return fmt.Errorf("idempotency: %s = %s exceed Config.Retention %s by %s: a repeat would come after its key is forgotten, and be carried "+
+		"out again; raise Retention to %[2]s", strings.Join(terms, " + "), short(sum), short(c.Retention), short(sum-c.Retention))
+}
+
+// short leaves out the zeros of a duration's text.
+func short(d time.Duration) string {
+	return zeros.ReplaceAllString(d.String(), "$1")
+}
+
+var zeros = regexp.MustCompile(`([hm])(0m)?0s$`)
 
 // maxMaxBytes keeps a row far from Postgres' 1 GiB.
 const maxMaxBytes = 64 << 20

@@ -1,6 +1,7 @@
 package idempotency_test
 
 import (
+	"math"
 	"net/http"
 	"testing"
 	"time"
@@ -12,13 +13,25 @@ import (
 	"github.com/headrace/headrace/internal/pgtest"
 )
 
+const day = 24 * time.Hour
+
 func TestNew_RefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*idempotency.Config){
-		"Config.Principal is nil":                          func(c *idempotency.Config) { c.Principal = nil },
-		`Config.Table "a; drop"`:                           func(c *idempotency.Config) { c.Table = "a; drop" },
-		"Config.Timeout -1s":                               func(c *idempotency.Config) { c.Timeout = -time.Second },
-		"Config.Retention 1m0s is shorter than two":        func(c *idempotency.Config) { c.Retention, c.Timeout = time.Minute, time.Minute },
+		"Config.Principal is nil":                   func(c *idempotency.Config) { c.Principal = nil },
+		`Config.Table "a; drop"`:                    func(c *idempotency.Config) { c.Table = "a; drop" },
+		"Config.Timeout -1s":                        func(c *idempotency.Config) { c.Timeout = -time.Second },
+		"Config.Retention 1m0s is shorter than two": func(c *idempotency.Config) { c.Retention, c.Timeout = time.Minute, time.Minute },
+		"topic 168h + letters 336h + replay 336h30m = 840h30m exceed Config.Retention 720h by 120h30m: a repeat would come after its key " +
+			"is forgotten, and be carried out again; raise Retention to 840h30m": func(c *idempotency.Config) {
+			c.Repeats = []idempotency.Repeat{{"topic", 7 * day}, {"letters", 14 * day}, {"replay", 14*day + 30*time.Minute}}
+		},
+		"a 2562047h47m16.854775807s + b 2562047h47m16.854775807s = 2562047h47m16.854775807s exceed": func(c *idempotency.Config) {
+			c.Repeats = []idempotency.Repeat{{"a", math.MaxInt64}, {"b", math.MaxInt64}}
+		},
+		`Config.Repeats[0], "the topic", is for -1ms: give a time`: func(c *idempotency.Config) {
+			c.Repeats = []idempotency.Repeat{{"the topic", -time.Millisecond}}
+		},
 		"Config.MaxBytes -1":                               func(c *idempotency.Config) { c.MaxBytes = -1 },
 		"Config.Headers has Set-Cookie":                    func(c *idempotency.Config) { c.Headers = []string{"set-cookie"} },
 		"Config.SweepEvery 1ns is less than a millisecond": func(c *idempotency.Config) { c.SweepEvery = 1 },
@@ -28,7 +41,11 @@ func TestNew_RefusesWhatCannotWork(t *testing.T) {
 		_, err := idempotency.New(new(pgxpool.Pool), cfg)
 		require.ErrorContains(t, err, want)
 	}
-	_, err := idempotency.New(nil, idempotency.Config{Principal: idempotency.OnePrincipal})
+	_, err := idempotency.New(new(pgxpool.Pool), idempotency.Config{
+		Principal: idempotency.OnePrincipal, Repeats: []idempotency.Repeat{{"letters", 14 * day}, {"replay", 14 * day}, {"holds", 2 * day}},
+	})
+	require.NoError(t, err, "as long as it is remembered, and no longer")
+	_, err = idempotency.New(nil, idempotency.Config{Principal: idempotency.OnePrincipal})
 	require.ErrorContains(t, err, "pool is nil")
 }
 

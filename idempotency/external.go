@@ -22,16 +22,19 @@ func (k *Keys) External(route string, h http.Handler, reconcile Reconcile) http.
 	return k.handler(route, h, func(c *call) reply { return k.outside(c, reconcile) })
 }
 
-var errTakenOver = errors.New("the key was resolved while its handler was still running")
+var (
+	errTakenOver = errors.New("the key was resolved while its handler was still running")
+	errLate      = errors.New("the claim took as long as its handler may run: it was not run")
+)
 
 func (k *Keys) outside(c *call, reconcile Reconcile) reply {
 	token := uuid.New()
-	claimed, r, err := k.claim(c, token)
+	claimed, began, r, err := k.claim(c, token)
 	switch {
 	case err != nil:
 		return k.failed(err)
 	case claimed:
-		return k.runOutside(c, token)
+		return k.runOutside(c, token, began)
 	case r == nil: // freed since
 		return k.inProgress()
 	}
@@ -43,27 +46,29 @@ func (k *Keys) outside(c *call, reconcile Reconcile) reply {
 }
 
 // claim writes the row, or gives the one that is there. The wait for a connection is the client's; once there is one the
-// client is out of it, because a claim that nobody hears of leaves a row that nobody runs under.
-func (k *Keys) claim(c *call, token uuid.UUID) (claimed bool, r *row, err error) {
+// client is out of it, because a claim that nobody hears of leaves a row that nobody runs under. A run's time begins when
+// its claim is sent.
+func (k *Keys) claim(c *call, token uuid.UUID) (claimed bool, began time.Time, r *row, err error) {
 	wait, cancel := context.WithTimeout(c.request.Context(), k.cfg.Timeout)
 	defer cancel()
 	conn, err := k.pool.Acquire(wait)
 	if err != nil {
-		return false, nil, err
+		return false, began, nil, err
 	}
 	ctx, cancel := c.detached(finishTimeout)
 	defer cancel()
+	began = time.Now()
 	tag, err := conn.Exec(ctx, k.sql.claim, c.key.args(c.fingerprint, token)...)
 	conn.Release()
 	if err != nil {
 		k.free(c, token) // the row may be there
-		return false, nil, err
+		return false, began, nil, err
 	}
 	if tag.RowsAffected() == 1 {
-		return true, nil, nil
+		return true, began, nil, nil
 	}
 	r, err = k.rowOf(ctx, c.key)
-	return false, r, err
+	return false, began, r, err
 }
 
 func (k *Keys) rowOf(ctx context.Context, key Key) (*row, error) {
@@ -74,9 +79,17 @@ func (k *Keys) rowOf(ctx context.Context, key Key) (*row, error) {
 	return scanRow(rows)
 }
 
-func (k *Keys) runOutside(c *call, token uuid.UUID) reply {
-	ctx, cancel := c.detached(k.cfg.Timeout)
+// runOutside gives the handler until a Timeout after began, when its claim was sent: the row is older than that by
+// nothing, so a handler that heeds its context is over a whole Timeout before anybody may ask what became of it. Had it a
+// Timeout from here on: the reply to the claim is held up -> the key is unknown -> Reconcile finds nothing, and it is run ->
+// the reply comes, and it is run beside that.
+func (k *Keys) runOutside(c *call, token uuid.UUID, began time.Time) reply {
+	ctx, cancel := c.detached(time.Until(began.Add(k.cfg.Timeout)))
 	defer cancel()
+	if ctx.Err() != nil {
+		k.free(c, token)
+		return k.failed(errLate)
+	}
 	returned := false
 	defer func() {
 		if !returned {

@@ -72,6 +72,31 @@ func TestExternal(t *testing.T) {
 		require.Equal(t, "outcome-unknown", b.post("k", "7").problem(t))
 	})
 
+	// Its time would end after the key is unknown, and somebody else may run by then.
+	t.Run("IsNotRunWhenTheReplyToItsClaimIsLate", func(t *testing.T) {
+		t.Parallel()
+		var x world
+		dsn := pgtest.DSN(t, migrations.Up, withEffects)
+		proxy, direct := pgtest.NewProxy(t, dsn), pgtest.Pool(t, dsn)
+		b := open(t, external(x.charge, nil), func(b *bed, c *idempotency.Config) {
+			b.pool, c.Timeout = pgtest.Pool(t, proxy.DSN()), 100*time.Millisecond
+		})
+		unknown := make(chan struct{})
+		proxy.Once(pgtest.SQL("on conflict do nothing"), pgtest.HoldReply(unknown))
+		first := make(chan response)
+		go func() { first <- b.post("k", "7") }()
+		b.until(func() bool {
+			var n int
+			err := direct.QueryRow(t.Context(), "select count(*) from headrace.idempotency where deadline <= statement_timestamp()").Scan(&n)
+			return err == nil && n == 1
+		})
+		close(unknown)
+		require.Equal(t, "unavailable", (<-first).problem(t))
+		require.Zero(t, x.done.Load())
+		require.Equal(t, http.StatusCreated, b.post("k", "7").status, "the key is free: nothing was done")
+		require.EqualValues(t, 1, x.done.Load())
+	})
+
 	t.Run("GoesOnWhenItsClientHangsUp", func(t *testing.T) {
 		t.Parallel()
 		var x world

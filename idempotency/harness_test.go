@@ -48,11 +48,11 @@ func open(t *testing.T, mount func(*bed) http.Handler, options ...option) *bed {
 	cfg := idempotency.Config{
 		Principal: func(r *http.Request) string { return r.Header.Get("Tenant") },
 		Logger:    slog.New(slog.DiscardHandler),
-		OnRequest: func(i idempotency.RequestInfo) {
+		Hooks: idempotency.Hooks{OnRequest: func(i idempotency.RequestInfo) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.outcomes[i.Outcome]++
-		},
+		}},
 	}
 	for _, o := range options {
 		o(b, &cfg)

@@ -2,6 +2,46 @@ package idempotency
 
 import "time"
 
+// Hooks are called when something happens, where it does: they must be quick, must not block, and be safe for concurrent
+// use. Any of them may be nil. Metrics are one set of hooks, which package idemprom fills; this package knows no metrics
+// library.
+type Hooks struct {
+	// OnRoute: a route was made. It comes before all else of the route, so that its series can begin at zero.
+	OnRoute func(route string)
+	// OnBegin: a keyed request has come. OnRequest follows, whatever becomes of it.
+	OnBegin func(route string)
+	// OnRequest: a keyed request is over.
+	OnRequest func(RequestInfo)
+	// OnStats: Run has looked at the table, as it does each SweepEvery. Without this hook it does not look.
+	OnStats func([]Stats)
+	// OnSweep: keys past their retention were deleted by this process, one at least.
+	OnSweep func(keys int64)
+}
+
+func (h *Hooks) route(route string) {
+	if h.OnRoute != nil {
+		h.OnRoute(route)
+	}
+}
+
+func (h *Hooks) begin(route string) {
+	if h.OnBegin != nil {
+		h.OnBegin(route)
+	}
+}
+
+func (h *Hooks) request(i RequestInfo) {
+	if h.OnRequest != nil {
+		h.OnRequest(i)
+	}
+}
+
+func (h *Hooks) sweep(keys int64) {
+	if h.OnSweep != nil && keys > 0 {
+		h.OnSweep(keys)
+	}
+}
+
 // RequestInfo tells of a keyed request that is over. It may grow; construct it with field names.
 type RequestInfo struct {
 	Route string

@@ -83,6 +83,7 @@ func (k *Keys) handler(route string, h http.Handler, run mode) http.Handler {
 			h.ServeHTTP(w, r)
 			return
 		}
+		k.cfg.Hooks.begin(route)
 		began, rep := time.Now(), reply{outcome: Panicked}
 		defer func() {
 			k.tell(r, RequestInfo{Route: route, Outcome: rep.outcome, Err: rep.err, Took: time.Since(began)})
@@ -106,6 +107,7 @@ func (k *Keys) register(route string, h http.Handler) {
 		panic("idempotency: there are two routes " + route + ": they would share their keys")
 	}
 	k.routes[route] = true
+	k.cfg.Hooks.route(route)
 }
 
 // serve has the whole body before it asks for a connection: a slow client must hold none.
@@ -183,9 +185,7 @@ func (k *Keys) tell(r *http.Request, i RequestInfo) {
 	default:
 		k.cfg.Logger.WarnContext(ctx, "idempotency: a request was not carried out", "route", i.Route, "outcome", i.Outcome, "error", i.Err)
 	}
-	if k.cfg.OnRequest != nil {
-		k.cfg.OnRequest(i)
-	}
+	k.cfg.Hooks.request(i)
 }
 
 func safe(method string) bool {

@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -36,7 +37,7 @@ func (k *Keys) reconcile(c *call, old uuid.UUID, ask Reconcile) reply {
 		return k.inProgress()
 	}
 	verdict, a := k.ask(c, old, ask)
-	token := uuid.New()
+	token, began := uuid.New(), time.Now()
 	var err error
 	switch verdict {
 	case StillUnknown:
@@ -50,11 +51,11 @@ func (k *Keys) reconcile(c *call, old uuid.UUID, ask Reconcile) reply {
 	if err != nil {
 		return k.failed(err)
 	}
-	return k.resolved(c, token)
+	return k.resolved(c, token, began)
 }
 
 // resolved goes by what is there: a reply may have been lost, and an owner may have been quicker.
-func (k *Keys) resolved(c *call, token uuid.UUID) reply {
+func (k *Keys) resolved(c *call, token uuid.UUID, began time.Time) reply {
 	ctx, cancel := c.detached(finishTimeout)
 	defer cancel()
 	r, err := k.rowOf(ctx, c.key)
@@ -64,7 +65,7 @@ func (k *Keys) resolved(c *call, token uuid.UUID) reply {
 	case r == nil:
 		return k.inProgress()
 	case r.token == token && r.status == nil:
-		return k.runOutside(c, token)
+		return k.runOutside(c, token, began)
 	}
 	return k.known(c, r)
 }

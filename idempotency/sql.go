@@ -10,11 +10,12 @@ import (
 
 // texts are the statements for a table.
 type texts struct {
-	check, begin, look            string
-	insert                        string // Tx
-	claim, finish, free, leave    string // External
-	reopen, resolve, retry        string // Reconcile
-	unknown, done, notDone, sweep string
+	check, begin, look         string
+	insert                     string // Tx
+	claim, finish, free, leave string // External
+	reopen, resolve, retry     string // Reconcile
+	unknown, done, notDone     string // of an operator
+	stats, sweep               string
 }
 
 // mark is a setting that is local to the transaction: one that the handler has ended does not have it.
@@ -59,6 +60,9 @@ func textsFor(table string, timeout time.Duration) texts {
 		done: update + "token = $5::uuid, " + answer + whereKey + unknown,
 		// The token fences an owner that still runs off: its finish finds nothing.
 		notDone: "delete from " + table + whereKey + unknown,
+		stats: "select route, count(*) filter (where deadline > statement_timestamp()), count(*) filter (where deadline <= statement_timestamp()), " +
+			"greatest(0, 1000 * extract(epoch from statement_timestamp() - min(deadline)))::bigint from " + table +
+			" where status is null group by route",
 		sweep: "delete from " + table + " where ctid = any (array(select ctid from " + table +
 			" where finished_at < statement_timestamp() - $1::interval order by finished_at limit $2::int for update skip locked))",
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/headrace/headrace/cmd/demo-consumer/internal/payments"
 	"github.com/headrace/headrace/downstream"
+	"github.com/headrace/headrace/idempotency/idemprom"
 )
 
 // errUnbalanced is the end of a run whose ledger does not hold.
@@ -29,6 +30,7 @@ type demo struct {
 	payments   *payments.Service
 	dependency *downstream.Dependency // the payment service as the members see it
 	transport  *http.Transport        // to it
+	keys       *idemprom.Metrics      // of its idempotency keys
 	billing    *billing
 	tally      *tally
 	progress   *progress

@@ -7,6 +7,7 @@ import (
 
 	"github.com/headrace/headrace/cmd/demo-consumer/internal/payments"
 	"github.com/headrace/headrace/downstream"
+	"github.com/headrace/headrace/idempotency/idemprom"
 	"github.com/headrace/headrace/record"
 )
 
@@ -19,8 +20,9 @@ var breaker = downstream.BreakerConfig{MinRequests: 20, FailureRatio: 0.5, Windo
 // openPayments starts the payment service and makes what calls it: one dependency, and so one breaker, for all members.
 func (d *demo) openPayments(ctx context.Context) error {
 	s := d.settings
+	d.keys = idemprom.New()
 	service, err := payments.Start(ctx, payments.Config{
-		DSN: d.world.paymentsDSN, Merchant: s.topic, Slow: 2 * callTimeout, Logger: d.log,
+		DSN: d.world.paymentsDSN, Merchant: s.topic, Slow: 2 * callTimeout, Hooks: d.keys.Hooks(), Logger: d.log,
 		Fault: func(order string) payments.Fault { return paymentFault(kindOf(s.seed, order)) },
 	})
 	if err != nil {

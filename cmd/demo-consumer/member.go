@@ -29,6 +29,8 @@ type member struct {
 
 func (d *demo) config(hooks *record.Hooks) consumer.Config {
 	s := d.settings
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(d.keys)
 	cfg := consumer.Config{
 		Brokers:                d.world.client.Brokers,
 		Group:                  s.group,
@@ -38,7 +40,7 @@ func (d *demo) config(hooks *record.Hooks) consumer.Config {
 		SessionTimeout:         s.session,
 		HeartbeatInterval:      min(time.Second, s.session/3),
 		Hooks:                  hooks,
-		Registry:               prometheus.NewRegistry(),
+		Registry:               registry,
 		Logger:                 d.log,
 	}
 	if s.transport == watermillKafka {

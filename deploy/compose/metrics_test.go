@@ -6,9 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/headrace/headrace/consumer"
+	"github.com/headrace/headrace/idempotency/idemprom"
 	"github.com/headrace/headrace/record"
 )
 
@@ -33,6 +35,25 @@ func outcomes() []string {
 		names = append(names, o.String())
 	}
 	return names
+}
+
+// keyMetrics are those of a service with idempotency keys.
+func keyMetrics(t *testing.T) (ms []consumer.Metric) {
+	t.Helper()
+	metrics := idemprom.New()
+	metrics.Hooks().OnRoute("charge")
+	reg := prometheus.NewPedanticRegistry()
+	require.NoError(t, reg.Register(metrics))
+	families, err := reg.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		m := consumer.Metric{Name: f.GetName(), Type: strings.ToLower(f.GetType().String())}
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			m.Labels = append(m.Labels, l.GetName())
+		}
+		ms = append(ms, m)
+	}
+	return ms
 }
 
 // requireExported: an expression whose metric or label nobody exports shows nothing and raises no alarm, and nothing
@@ -70,7 +91,7 @@ func requireExported(t *testing.T, expr string, texts ...string) {
 func requireMetric(t *testing.T, name, matchers string) []string {
 	t.Helper()
 	all := map[string]consumer.Metric{}
-	for _, m := range consumer.Metrics() {
+	for _, m := range slices.Concat(consumer.Metrics(), keyMetrics(t)) {
 		all[m.Name] = m
 	}
 	m, is := all[name]

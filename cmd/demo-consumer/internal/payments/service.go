@@ -28,6 +28,8 @@ type Config struct {
 	Fault func(order string) Fault
 	// Slow is how late the answer of a slow charge comes, if its client waits for it. Defaults to 10 s.
 	Slow time.Duration
+	// Hooks are told what becomes of the charges' keys.
+	Hooks idempotency.Hooks
 	// Logger defaults to none.
 	Logger *slog.Logger
 }
@@ -73,7 +75,7 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, book: &book{db: db, merchant: cfg.Merchant}}
 	s.keys, err = idempotency.New(db, idempotency.Config{
 		Principal: func(*http.Request) string { return cfg.Merchant },
-		Table:     keysTable, Timeout: maxTime, MaxBytes: maxBody, Logger: cfg.Logger,
+		Table:     keysTable, Timeout: maxTime, MaxBytes: maxBody, Hooks: cfg.Hooks, Logger: cfg.Logger,
 	})
 	if err != nil {
 		db.Close()
