@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/headrace/headrace/dlq"
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/kafka"
+	"github.com/headrace/headrace/parking"
 	"github.com/headrace/headrace/record"
 )
 
@@ -111,6 +113,9 @@ func (f *buryFlags) run(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
+	if err := f.notParked(ctx, pool, r); err != nil {
+		return err
+	}
 	if err := f.look(ctx, s, client, to, r); err != nil {
 		return err
 	}
@@ -172,6 +177,18 @@ func (f *buryFlags) identifyReplay(r *record.Record, env dlq.Envelope, headers [
 	}
 	_ = dedup.IdentifyReplay(r, of, dedup.DefaultIdentity()...)
 	return nil
+}
+
+// notParked refuses a record that nobody reads from its topic any more.
+func (f *buryFlags) notParked(ctx context.Context, pool *pgxpool.Pool, r *record.Record) error {
+	parked, err := parking.IsParked(ctx, pool, f.group, f.route, r)
+	if err != nil || !parked {
+		return err
+	}
+	return &failure{
+		err:  fmt.Errorf("nothing was changed: %s is parked", f.place),
+		hint: "say it of the parked record: 'headrace parked dead " + quoted(f.place.String()) + typed(f.flags, []string{"group", "route", "why"}) + "'",
+	}
 }
 
 // look asks whether there is anything to bury.
@@ -257,12 +274,15 @@ func (f *buryFlags) describe(s streams, r *record.Record) {
 	line("reason", string(dlq.Manual)+": "+dlq.Preview([]byte(f.text()), maxMessage))
 }
 
-// text is what the dead row says, without what looks like a secret.
-func (f *buryFlags) text() string {
-	if f.why == "" {
+// text is what the dead row says.
+func (f *buryFlags) text() string { return whyOf(f.why) }
+
+// whyOf is what an operator says, without what looks like a secret.
+func whyOf(why string) string {
+	if why == "" {
 		return saidSo
 	}
-	return dlq.Message(errors.New(f.why))
+	return dlq.Message(errors.New(why))
 }
 
 func (f *buryFlags) confirm(ctx context.Context, s streams) error {

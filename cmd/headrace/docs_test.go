@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/parking"
 	"github.com/headrace/headrace/record"
 )
 
@@ -106,9 +107,19 @@ func TestDocs_CommandLinesParse(t *testing.T) {
 	for _, file := range []string{operations, "../../README.md"} {
 		page, err := os.ReadFile(file)
 		require.NoError(t, err)
-		for _, m := range regexp.MustCompile("(?m)^(?:\\$ |    )?headrace (?:dlq|migrate|bury) .*$|`headrace (?:dlq|migrate|bury)\\b[^`]*`").FindAllString(string(page), -1) {
+		for _, m := range regexp.MustCompile("(?m)^(?:\\$ |    )?headrace (?:dlq|migrate|bury|parked|outbox|audit|idempotency) .*$|`headrace (?:dlq|migrate|bury|parked|outbox|audit|idempotency)\\b[^`]*`").FindAllString(string(page), -1) {
 			requireParses(t, strings.Trim(m, "` $"))
 		}
+	}
+}
+
+// So are those of parked records, in the same words.
+func TestDocs_ParkedStatesAreExplained(t *testing.T) {
+	t.Parallel()
+	help := newCLI(t).ok("parked", "ls", "--help").out
+	for _, state := range parking.States {
+		require.Contains(t, help, "\n  "+string(state)+" ")
+		require.Contains(t, operationsPage(t), "\n| `"+string(state)+"` | "+stateMeans[state]+" |\n")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf16"
@@ -50,6 +51,7 @@ type letterJSON struct {
 type wholeJSON struct {
 	letterJSON
 	Stack   string       `json:"stack,omitempty"`
+	History []string     `json:"history,omitempty"` // what each round ended with, of a record that was parked
 	Headers []headerJSON `json:"headers"`
 	// ValuePreview is the value as 'show' shows it, null for none: escaped, secrets replaced. --raw gives the bytes.
 	ValuePreview *string `json:"value_preview"`
@@ -63,6 +65,9 @@ type headerJSON struct {
 
 func wholeToJSON(e *dlq.Entry, r row) wholeJSON {
 	j := wholeJSON{letterJSON: toJSON(r), Stack: e.Envelope.Stack, Headers: headersJSON(e.Headers)}
+	if e.Envelope.History != "" {
+		j.History = strings.Split(dlq.Message(errors.New(e.Envelope.History)), "\n")
+	}
 	if e.Value != nil {
 		preview := dlq.Preview(e.Value, maxShown)
 		j.ValuePreview = &preview

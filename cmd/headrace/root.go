@@ -53,7 +53,7 @@ func complain(s streams, cmd *cobra.Command, err error) int {
 func newRoot(s streams) *cobra.Command {
 	root := group(&cobra.Command{
 		Use:   "headrace",
-		Short: "Migrate the database, look at dead letters and replay them, send the outbox",
+		Short: "Migrate the database, look at dead letters and at what is parked, decide about them, send the outbox",
 		Long: `headrace migrates the database of a Headrace consumer, shows and replays its dead letters, takes a record out of the
 way that keeps its partition waiting, and sends what its handlers have published.
 
@@ -67,13 +67,14 @@ Exit codes: 0 all went well, 1 something failed, 2 the command line is wrong.`,
   headrace dlq show --topic orders.dlq 3/120
   headrace dlq replay --topic orders.dlq --reason exhausted --dry-run
   headrace bury --group billing --route charge-order --at orders/3/120
+  headrace parked ls --route charge-order
   headrace outbox run`,
 	})
 	root.PersistentPreRunE = refuseEmpty
 	root.SilenceErrors, root.SilenceUsage = true, true // complain prints them
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newMigrate(s), newDLQ(s), newBury(s), newOutbox(s), newVersion(s))
+	root.AddCommand(newMigrate(s), newDLQ(s), newBury(s), newParked(s), newOutbox(s), newVersion(s))
 	return root
 }
 

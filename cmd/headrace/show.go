@@ -63,11 +63,8 @@ func onePlace(_ *cobra.Command, args []string) error {
 }
 
 func (f *showFlags) show(ctx context.Context, s streams, args []string) error {
-	if f.raw && f.json {
-		return usagef("--raw and --json exclude each other").fix("leave one of them out")
-	}
-	if f.raw && s.outTerminal {
-		return usagef("--raw does not write to a terminal: the bytes could take it over").fix("redirect it, as in --raw > value.bin")
+	if err := rawFits(s, f.raw, f.json); err != nil {
+		return err
 	}
 	cfg, err := f.read(s, strings.Join(args, ""), f.now)
 	if err != nil {
@@ -172,6 +169,7 @@ func writeEnvelope(w io.Writer, e *dlq.Entry, outcome dlq.Outcome) {
 	line("replays", numberCell(env.Replays))
 	line("first failed", momentOrNone(env.FirstFailed))
 	line("last failed", momentOrNone(env.LastFailed))
+	writeHistory(w, env.History)
 	writeStack(w, env.Stack)
 }
 
@@ -180,6 +178,17 @@ func momentOrNone(t time.Time) string {
 		return ""
 	}
 	return t.UTC().Format("2006-01-02T15:04:05.000Z")
+}
+
+// writeHistory writes what each round ended with, of a record that was parked.
+func writeHistory(w io.Writer, history string) {
+	if history == "" {
+		return
+	}
+	fmt.Fprintln(w, "\nrounds before")
+	for line := range strings.Lines(history) {
+		fmt.Fprintln(w, "  "+dlq.Preview([]byte(strings.TrimRight(line, "\n")), maxShown))
+	}
 }
 
 func writeStack(w io.Writer, stack string) {

@@ -65,6 +65,21 @@ value (29 bytes)
 `, "\n"+r.out)
 	})
 
+	t.Run("OfAParkedRecordShowsWhatEachRoundEndedWith", func(t *testing.T) {
+		t.Parallel()
+		b := newBed(t)
+		env := exhausted(7)
+		env.History = "2026-11-30T01:00:00Z transient after 3 attempts: \x1b[2J503\n2026-11-30T02:00:00Z ambiguous after 1 attempts: password=hunter22"
+		place := b.bury(env, nil, nil)
+		require.Contains(t, b.ok("dlq", "show", "--topic", "orders.dlq", place).out, "\nrounds before\n"+
+			`  2026-11-30T01:00:00Z transient after 3 attempts: \x1b[2J503`+"\n"+
+			"  2026-11-30T02:00:00Z ambiguous after 1 attempts: password=***\n")
+		var got struct{ History []string }
+		require.NoError(t, json.Unmarshal([]byte(b.ok("dlq", "show", "--topic", "orders.dlq", "--json", place).out), &got))
+		require.Len(t, got.History, 2)
+		require.NotContains(t, got.History[1], "hunter22")
+	})
+
 	t.Run("IsFoundByPlaceOriginAndID", func(t *testing.T) {
 		t.Parallel()
 		b := newBed(t)
