@@ -35,13 +35,14 @@ type CallRoute[T, R any] struct {
 	//
 	// Defaults to 10 s.
 	CallTimeout time.Duration
-	// Calls are what Call asks, one after the other, each with the most that it takes: New proves that they fit into
-	// CallTimeout with CallReserve. Of calls side by side declare the longest. Give Call's requests these budgets with
-	// downstream.Budget. Their dependencies are watched as Config.Dependencies are.
+	// Calls are what Call and Reconcile ask, one after the other, each with the most that it takes: New proves that they fit
+	// into CallTimeout with CallReserve, and each Do, Run and request of a Transport has its Budget for a deadline. Of calls
+	// side by side declare the longest; what is declared more than once has the longest of its budgets. Their dependencies
+	// are watched as Config.Dependencies are.
 	//
 	// Defaults to none: Call is one call to Dependency, which may take all of CallTimeout.
 	Calls []Outgoing
-	// CallReserve is what Call needs beside Calls.
+	// CallReserve is what Call needs beside Calls: the end of CallTimeout, of which no declared call gets anything.
 	//
 	// Defaults to 0.
 	CallReserve time.Duration
@@ -117,7 +118,8 @@ func (r CallRoute[T, R]) spec() spec {
 		calls: r.Calls, reserve: r.CallReserve, noFallback: r.NoFallback, reconciles: r.Reconcile != nil,
 	}
 	if r.Call != nil {
-		s.call.do = r.do
+		within := sharing(r.Calls, r.CallReserve)
+		s.call.do = func(ctx context.Context, rec *record.Record) (any, error) { return r.do(ctx, rec, within) }
 	}
 	switch {
 	case r.Apply != nil:
@@ -130,11 +132,11 @@ func (r CallRoute[T, R]) spec() spec {
 }
 
 // do gives a pointer, because a reply that is nil would be none: an R may be an interface or a pointer itself.
-func (r CallRoute[T, R]) do(ctx context.Context, rec *record.Record) (any, error) {
+func (r CallRoute[T, R]) do(ctx context.Context, rec *record.Record, within func(context.Context) context.Context) (any, error) {
 	e := eventOf[T](rec)
-	op := downstream.Operation[R]{Do: func(ctx context.Context, _ downstream.Try) (R, error) { return r.Call(ctx, e) }}
+	op := downstream.Operation[R]{Do: func(ctx context.Context, _ downstream.Try) (R, error) { return r.Call(within(ctx), e) }}
 	if r.Reconcile != nil {
-		op.Reconcile = func(ctx context.Context) (R, bool, error) { return r.Reconcile(ctx, e) }
+		op.Reconcile = func(ctx context.Context) (R, bool, error) { return r.Reconcile(within(ctx), e) }
 	}
 	result, err := downstream.Run(ctx, r.Dependency, op)
 	if err != nil {

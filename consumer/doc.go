@@ -109,7 +109,7 @@
 //	breaker_state{dependency,state}           breaker_trips_total{dependency}
 //	breaker_open_seconds_total{dependency}    topic_retention_seconds{topic}
 //	retry_attempts_total{dependency,outcome}  retry_amplification_ratio{dependency}
-//	degraded_total{dependency,source}         calls_in_transaction_total{dependency}
+//	degraded_total{dependency,source,reason}  calls_in_transaction_total{dependency}
 //	bulkhead_in_use{dependency}
 //	partition_lag{topic,partition}            partition_lag_seconds{topic,partition}
 //	in_flight_records{topic,partition}        in_flight_bytes{topic,partition}

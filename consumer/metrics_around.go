@@ -17,7 +17,7 @@ func (a *aroundCalls) init(c *collected) {
 	a.retries = c.counter("retry_attempts_total", "Further tries of calls outside of a route by outcome, or why there was none.", "dependency", "outcome")
 	a.amplification = c.desc("retry_amplification_ratio", "gauge", "Requests for each operation, over the last half to one minute.", "dependency")
 	a.inUse = c.desc("bulkhead_in_use", "gauge", "Places of the bulkhead that are taken at this moment.", "dependency")
-	a.degraded = c.counter("degraded_total", "Reads that got a substitute, by where that came from.", "dependency", "source")
+	a.degraded = c.counter("degraded_total", "Reads that got a substitute, by where that came from and why.", "dependency", "source", "reason")
 	a.inTransaction = c.counter("calls_in_transaction_total", "Calls under a context that carries the inbox's transaction.", "dependency")
 }
 
@@ -35,7 +35,9 @@ func (a *aroundCalls) preset(dependency string) {
 		a.retries.WithLabelValues(dependency, o)
 	}
 	for _, source := range record.DegradedSources {
-		a.degraded.WithLabelValues(dependency, source)
+		for _, reason := range record.DegradedReasons {
+			a.degraded.WithLabelValues(dependency, source, reason)
+		}
 	}
 	a.inTransaction.WithLabelValues(dependency)
 }
@@ -55,7 +57,8 @@ func (c *calls) onRetry(i record.RetryInfo) {
 }
 
 func (c *calls) onDegraded(i record.DegradedInfo) {
-	c.around.degraded.WithLabelValues(bounded(i.Dependency, c.names), bounded(i.Source, record.DegradedSources[:])).Inc()
+	c.around.degraded.WithLabelValues(bounded(i.Dependency, c.names), bounded(i.Source, record.DegradedSources[:]),
+		bounded(i.Reason, record.DegradedReasons[:])).Inc()
 }
 
 func (c *calls) onInTransaction(i record.CallInfo) {

@@ -1,8 +1,10 @@
 package consumer
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/headrace/headrace/downstream"
 )
@@ -30,6 +32,18 @@ func (s spec) outgoing() (Sum, bool) {
 	return sum, true
 }
 
+// sharing gives the contexts of a route's calls what they declare.
+func sharing(calls []Outgoing, reserve time.Duration) func(context.Context) context.Context {
+	if len(calls) == 0 {
+		return func(ctx context.Context) context.Context { return ctx }
+	}
+	most := make(map[*downstream.Dependency]time.Duration, len(calls))
+	for _, o := range calls {
+		most[o.Dependency] = max(most[o.Dependency], o.Budget)
+	}
+	return func(ctx context.Context) context.Context { return downstream.WithShares(ctx, most, reserve) }
+}
+
 // made says that downstream.New made d.
 func made(d *downstream.Dependency) bool { return d != nil && d.Name() != "" }
 
@@ -45,6 +59,13 @@ func (c *calling) outgoingProblems(of string) []Problem {
 			ps = append(ps, Problem{
 				What: fmt.Sprintf("%s, to %q, has the Budget %s", what, o.Dependency.Name(), short(o.Budget)),
 				Fix:  "give the most that the call takes",
+			})
+		}
+		if normal := o.Dependency.Config().NormalTime; o.Budget > 0 && o.Budget < normal {
+			ps = append(ps, Problem{
+				What: fmt.Sprintf("%s, to %q, has the Budget %s, less than the %s that such a call normally takes (NormalTime)",
+					what, o.Dependency.Name(), short(o.Budget), short(normal)),
+				Fix: fmt.Sprintf("raise the Budget to %s: what is cut short may have been carried out", short(normal)),
 			})
 		}
 		if window := o.Dependency.Config().Breaker.Window; window < times(o.Budget, 2) {

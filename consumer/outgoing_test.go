@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -52,6 +53,13 @@ func TestNew_Outgoing(t *testing.T) {
 		"NoBudget": {
 			func(_ *testing.T, _ *Config, r *CallRoute[placed, receipt]) { r.Calls = []Outgoing{{r.Dependency, 0}} },
 			[]string{`Calls[0], to "payments", has the Budget 0s`},
+		},
+		"ABudgetThatIsLessThanNormal": {
+			func(t *testing.T, _ *Config, r *CallRoute[placed, receipt]) {
+				slow := dependency(t, "fraud", func(c *downstream.Config) { c.NormalTime = 3 * s })
+				r.Calls = []Outgoing{{r.Dependency, s}, {slow, 2 * s}}
+			},
+			[]string{`Calls[1], to "fraud", has the Budget 2s, less than the 3s that such a call normally takes`, "raise the Budget to 3s"},
 		},
 		"NoDependency": {
 			func(_ *testing.T, _ *Config, r *CallRoute[placed, receipt]) {
@@ -186,7 +194,7 @@ func TestMetrics_OfWhatStandsAroundCalls(t *testing.T) {
 	for _, want := range []string{
 		`headrace_bulkhead_in_use{dependency="rates"} 0`,
 		`headrace_bulkhead_in_use{dependency="payments"} 0`,
-		`headrace_degraded_total{dependency="rates",source="default"} 1`,
+		`headrace_degraded_total{dependency="rates",reason="failed",source="default"} 1`,
 		`headrace_retry_attempts_total{dependency="rates",outcome="retry"} 2`,
 		`headrace_retry_attempts_total{dependency="rates",outcome="max_attempts"} 1`,
 		`headrace_retry_attempts_total{dependency="payments",outcome="retry"} 0`,
@@ -196,4 +204,44 @@ func TestMetrics_OfWhatStandsAroundCalls(t *testing.T) {
 	} {
 		require.Contains(t, text, "\n"+want)
 	}
+}
+
+// A child that hangs must leave the others and the reserve their time, and not all of its parent's be its own.
+func TestCallRoute_DeclaredCallsHaveTheirBudgets(t *testing.T) {
+	t.Parallel()
+	const s = time.Second
+	synctest.Test(t, func(t *testing.T) {
+		_, route := goodCall(t)
+		fraud := dependency(t, "fraud")
+		route.Calls = []Outgoing{{route.Dependency, 4 * s}, {fraud, 3 * s}, {route.Dependency, 2 * s}}
+		route.CallReserve = s
+		hangs := func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
+		began := time.Now()
+		var ends []time.Duration
+		ask := func(ctx context.Context) {
+			for _, d := range []*downstream.Dependency{route.Dependency, fraud, route.Dependency} {
+				require.ErrorIs(t, d.Do(ctx, hangs), context.DeadlineExceeded)
+				ends = append(ends, time.Since(began))
+			}
+			require.ErrorIs(t, fraud.Do(ctx, hangs), fault.ErrNoTime, "all but the reserve is over")
+			require.NoError(t, ctx.Err())
+		}
+		route.Call = func(ctx context.Context, _ Event[placed]) (receipt, error) { ask(ctx); return receipt{}, nil }
+		route.Repeat = RepeatReconciled
+		route.Reconcile = func(ctx context.Context, _ Event[placed]) (receipt, bool, error) {
+			ask(ctx)
+			return receipt{}, true, nil
+		}
+		run := func() {
+			ctx, cancel := context.WithTimeout(downstream.WithPermit(t.Context(), downstream.Permit{Dependency: route.Dependency}), 10*s)
+			defer cancel()
+			_, err := route.spec().call.do(ctx, &record.Record{Event: new(placed)})
+			require.NoError(t, err)
+		}
+		run()
+		require.Equal(t, []time.Duration{4 * s, 7 * s, 9 * s}, ends, "asked by Reconcile")
+		route.Reconcile, began, ends = nil, time.Now(), nil
+		run()
+		require.Equal(t, []time.Duration{4 * s, 7 * s, 9 * s}, ends, "asked by Call")
+	})
 }

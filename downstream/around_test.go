@@ -181,11 +181,28 @@ func TestSpans(t *testing.T) {
 		_, err = statusOf(t, d, statuses(502), request(t.Context(), t, http.MethodPost))
 		require.NoError(t, err)
 		require.Error(t, d.Do(t.Context(), func(context.Context) error { return errDown }))
-		begin(t, d).End(true, fault.Fault{Class: fault.ClassTransient}) // a route's, and the fourth
-		require.Error(t, d.Do(t.Context(), func(context.Context) error { return nil }))
+		_, err = downstream.Run(t.Context(), d, downstream.Operation[string]{Do: (&sends{errs: []error{errDown}}).do})
+		require.NoError(t, err)
+		inRoute := downstream.WithPermit(t.Context(), downstream.Permit{Dependency: d})
+		_, err = downstream.Run(inRoute, d, downstream.Operation[string]{Do: new(sends).do})
+		require.NoError(t, err)
+		begin(t, d).End(true, fault.Fault{Class: fault.ClassTransient}) // a route's, and the third failure of five
+		require.ErrorIs(t, d.Do(t.Context(), func(context.Context) error { return nil }), fault.ErrBreakerOpen)
 	})
 	all := spans.Ended()
-	require.Len(t, all, 4, "one a call, and none in a route")
+	require.Len(t, all, 5, "one a call, and none in a route")
+	event := func(span, n int, key string) string {
+		for _, a := range all[span].Events()[n].Attributes {
+			if string(a.Key) == key {
+				return a.Value.String()
+			}
+		}
+		return ""
+	}
+	require.Equal(t, "2", event(0, 0, "headrace.attempt"))
+	require.Equal(t, "transient", event(0, 0, "headrace.class"), "why the one before was not enough")
+	require.Equal(t, "unknown_outcome", event(1, 0, "headrace.reason"))
+	require.Equal(t, "ambiguous", event(1, 0, "headrace.class"))
 	for i, want := range []struct {
 		code   codes.Code
 		text   string
@@ -194,6 +211,7 @@ func TestSpans(t *testing.T) {
 		{codes.Unset, "", []string{"retry"}},
 		{codes.Error, record.CallFailed, []string{"not tried again"}},
 		{codes.Error, record.CallFailed, nil},
+		{codes.Unset, "", []string{"retry"}},
 		{codes.Error, record.CallRefused, nil},
 	} {
 		require.Equal(t, "call payments", all[i].Name())

@@ -21,11 +21,16 @@ func (d *Dependency) Do(ctx context.Context, op func(ctx context.Context) error)
 	if err := d.transaction(ctx); err != nil {
 		return err
 	}
+	if ctx.Err() != nil && !d.counted(ctx) {
+		return context.Cause(ctx)
+	}
+	ctx, cancel, err := d.shared(ctx)
+	if err != nil {
+		return err
+	}
+	defer cancel()
 	if d.counted(ctx) {
 		return op(ctx)
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
 	}
 	c := &Call{d: d}
 	inner, err := d.enter(ctx, c, d.cfg.Timeout)

@@ -108,7 +108,7 @@ func (f *Fallback[R]) Get(ctx context.Context, key string, read func(ctx context
 	if p := permitOf(ctx); p != nil && p.Dependency == f.d {
 		p.degraded.CompareAndSwap(nil, &meaning)
 	}
-	f.tell(ctx, *degraded)
+	f.tell(ctx, *degraded, reasonOf(meaning))
 	return Read[R]{value, degraded}, nil
 }
 
@@ -143,10 +143,21 @@ func (f *Fallback[R]) substitute(ctx context.Context, key string) (value R, _ *D
 	return value, nil
 }
 
-func (f *Fallback[R]) tell(ctx context.Context, g Degraded) {
+// reasonOf is for the hooks.
+func reasonOf(f fault.Fault) string {
+	switch by := f.RefusedBy(); {
+	case errors.Is(by, fault.ErrBreakerOpen):
+		return record.DegradedOpen
+	case errors.Is(by, fault.ErrBulkheadFull):
+		return record.DegradedFull
+	}
+	return record.DegradedFailed
+}
+
+func (f *Fallback[R]) tell(ctx context.Context, g Degraded, reason string) {
 	permit, _ := PermitFrom(ctx)
 	f.d.tell.degraded(record.DegradedInfo{
-		Dependency: f.d.cfg.Name, Operation: f.cfg.Operation, Route: permit.Route, Source: g.Source, Age: g.Age,
+		Dependency: f.d.cfg.Name, Operation: f.cfg.Operation, Route: permit.Route, Source: g.Source, Reason: reason, Age: g.Age,
 	})
 	if f.poor.CompareAndSwap(false, true) {
 		f.d.tell.report(record.Report{

@@ -167,7 +167,9 @@ func TestFallback(t *testing.T) {
 		get()
 		get()
 		require.Len(t, counted, 2)
-		require.Equal(t, record.DegradedInfo{Dependency: "payments", Operation: "rate", Source: record.DegradedPartial}, counted[0])
+		require.Equal(t, record.DegradedInfo{
+			Dependency: "payments", Operation: "rate", Source: record.DegradedPartial, Reason: record.DegradedFailed,
+		}, counted[0])
 		require.Len(t, told, 1)
 		require.Equal(t, record.ReportDegraded, told[0].Kind)
 		require.ErrorIs(t, told[0].Err, errDown)
@@ -176,6 +178,29 @@ func TestFallback(t *testing.T) {
 		service.err = errDown
 		get()
 		require.Len(t, told, 2, "another outage")
+	})
+	t.Run("WhatWasNotAskedSaysWhy", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			var reasons []string
+			d := payments(t, func(c *downstream.Config) { c.MaxConcurrent = 1 })
+			d.Observe(&record.Hooks{OnDegraded: func(i record.DegradedInfo) { reasons = append(reasons, i.Reason) }})
+			f := fallback(t, d, whole)
+			get := func() {
+				_, err := f.Get(t.Context(), "EUR", (&rates{err: errDown}).read)
+				require.NoError(t, err)
+			}
+			get()
+			release, ok := d.Acquire(t.Context(), nil)
+			require.True(t, ok)
+			get()
+			release()
+			for d.State() != record.BreakerOpen {
+				fail(t, d)
+			}
+			get()
+			require.Equal(t, []string{record.DegradedFailed, record.DegradedFull, record.DegradedOpen}, reasons)
+		})
 	})
 }
 

@@ -53,6 +53,11 @@ func Run[R any](ctx context.Context, d *Dependency, op Operation[R]) (result R, 
 	if ctx.Err() != nil {
 		return result, context.Cause(ctx)
 	}
+	ctx, cancel, err := d.shared(ctx)
+	if err != nil {
+		return result, err
+	}
+	defer cancel()
 	r := running[R]{op: op, key: op.key(ctx)}
 	_, inRoute := PermitFrom(ctx)
 	r.unknown = inRoute && op.Reconcile != nil

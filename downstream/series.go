@@ -3,6 +3,7 @@ package downstream
 import (
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/headrace/headrace/fault"
 )
@@ -12,9 +13,10 @@ type series struct {
 	*transport
 	tries
 
-	call   *Call
-	over   atomic.Bool
-	charge atomic.Uint32 // the Charge, once it is over
+	call    *Call
+	timeout time.Duration // of one try
+	over    atomic.Bool
+	charge  atomic.Uint32 // the Charge, once it is over
 }
 
 // run ends the call when it failed; a success ends with its body.
@@ -26,7 +28,7 @@ func (s *series) run(req *http.Request) (*http.Response, error) {
 	}
 	req = withKey(req)
 	for {
-		resp, err := s.try(body.next(req), s.transport.d.cfg.Timeout, s.end)
+		resp, err := s.try(body.next(req), s.timeout, s.end)
 		if err == nil && resp.StatusCode < http.StatusBadRequest {
 			s.succeeded()
 			return resp, nil

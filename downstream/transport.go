@@ -65,10 +65,15 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, err
 	}
-	if t.d.counted(req.Context()) {
-		return t.try(withKey(req), 0, nil)
+	if !t.d.counted(req.Context()) {
+		return t.outside(req)
 	}
-	return t.outside(req)
+	share, err := t.d.share(req.Context())
+	if err != nil {
+		closeBody(req)
+		return nil, err
+	}
+	return t.try(withKey(req), share, nil)
 }
 
 // outside is the way of a request that nobody counts yet.
@@ -78,8 +83,8 @@ func (t *transport) outside(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, context.Cause(ctx)
 	}
-	s := &series{transport: t, call: &Call{d: t.d}}
-	spanned, err := t.d.enter(ctx, s.call, t.d.longest())
+	s := &series{transport: t, call: &Call{d: t.d}, timeout: t.d.cfg.Timeout}
+	spanned, err := t.enter(ctx, s)
 	if err != nil {
 		closeBody(req)
 		return nil, err
@@ -101,6 +106,19 @@ func (t *transport) outside(req *http.Request) (*http.Response, error) {
 	resp, err := s.run(req)
 	returned = true
 	return resp, t.d.mark(ctx, err, Charge(s.charge.Load())) //nolint:gosec // it was one
+}
+
+// enter is the way in for s, whose tries take no more than the context's share.
+func (t *transport) enter(ctx context.Context, s *series) (context.Context, error) {
+	share, err := t.d.share(ctx)
+	if err != nil {
+		t.d.refused("", err)
+		return nil, err
+	}
+	if share > 0 {
+		s.timeout = min(s.timeout, share)
+	}
+	return t.d.enter(ctx, s.call, t.d.longest())
 }
 
 // longest is what all tries and waits take together, if they take what they may.

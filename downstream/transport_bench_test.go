@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -33,6 +34,7 @@ func BenchmarkTransport(b *testing.B) {
 		{"loopback", server.Client().Transport},
 	} {
 		b.Run(to.name+"/bare", func(b *testing.B) { posts(b, b.Context(), to.base, server.URL) })
+		b.Run(to.name+"/bare with a deadline", func(b *testing.B) { posts(b, b.Context(), timed{to.base}, server.URL) })
 		b.Run(to.name+"/in a route", func(b *testing.B) { posts(b, inRoute, d.Transport(to.base), server.URL) })
 		b.Run(to.name+"/outside", func(b *testing.B) { posts(b, b.Context(), d.Transport(to.base), server.URL) })
 	}
@@ -53,6 +55,31 @@ func posts(b *testing.B, ctx context.Context, rt http.RoundTripper, url string) 
 		require.NoError(b, err)
 		require.NoError(b, resp.Body.Close())
 	}
+}
+
+// timed is what any client with a timeout has around its base: a timer for each request, until its answer is read.
+type timed struct{ base http.RoundTripper }
+
+func (t timed) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(req.Context(), 10*time.Second)
+	resp, err := t.base.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	resp.Body = &cancels{resp.Body, cancel}
+	return resp, nil
+}
+
+type cancels struct {
+	io.ReadCloser
+
+	cancel context.CancelFunc
+}
+
+func (c *cancels) Close() error {
+	defer c.cancel()
+	return c.ReadCloser.Close()
 }
 
 // instant answers without a network.

@@ -17,8 +17,9 @@ import (
 type tries struct {
 	d    *Dependency
 	ctx  context.Context
-	most int // Config.Retry.Attempts; 1 in a route of another dependency, which tries again itself
-	n    int // the one that is under way or has ended, 1 for the first
+	most int         // Config.Retry.Attempts; 1 in a route of another dependency, which tries again itself
+	n    int         // the one that is under way or has ended, 1 for the first
+	last fault.Class // of the one before
 }
 
 func (d *Dependency) tries(ctx context.Context) tries {
@@ -32,7 +33,7 @@ func (d *Dependency) tries(ctx context.Context) tries {
 // plan decides about the failure f. A decision for another try has its token, which is given back if there is none.
 func (t *tries) plan(f fault.Fault, method string, repeatable bool) Decision {
 	policy := t.d.cfg.Retry
-	policy.Attempts = t.most
+	policy.Attempts, t.last = t.most, f.Class
 	token := t.d.tokens.spend()
 	d := Plan(Signal{
 		Retry: policy, Fault: f, Method: method, Repeatable: repeatable,
@@ -63,7 +64,7 @@ func (t *tries) refused(why Reason) {
 	if t.most == 1 {
 		return
 	}
-	t.event("not tried again", attribute.String("headrace.reason", string(why)))
+	t.event("not tried again", attribute.String("headrace.class", t.last.String()), attribute.String("headrace.reason", string(why)))
 	t.d.tell.retry(record.RetryInfo{Dependency: t.d.cfg.Name, Outcome: string(why), Attempt: t.n})
 	if why == RetryTokens {
 		t.d.refused("", &fault.RefusedError{Dependency: t.d.cfg.Name, Reason: fault.ErrNoRetryTokens})
@@ -86,7 +87,8 @@ func (t *tries) wait(d Decision) bool {
 	}
 	t.n++
 	t.d.breaker.repeated()
-	t.event("retry", attribute.Int("headrace.attempt", t.n))
+	t.event("retry", attribute.Int("headrace.attempt", t.n), attribute.String("headrace.class", t.last.String()),
+		attribute.String("headrace.wait", d.Wait.String()))
 	t.d.tell.retry(record.RetryInfo{Dependency: t.d.cfg.Name, Outcome: record.RetryRepeated, Attempt: t.n})
 	return true
 }

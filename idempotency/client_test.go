@@ -23,7 +23,7 @@ type caller struct {
 
 func newCaller(t *testing.T, b *bed) *caller {
 	t.Helper()
-	d, err := downstream.New(downstream.Config{Name: "payments"})
+	d, err := downstream.New(downstream.Config{Name: "payments", RefuseInTransaction: true})
 	require.NoError(t, err)
 	base := &http.Transport{DisableKeepAlives: true}
 	permit := downstream.Permit{Dependency: d, Group: "billing", Route: "charge", ID: uuid.New()}

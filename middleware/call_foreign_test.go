@@ -19,7 +19,7 @@ func TestCall_WithinACall(t *testing.T) {
 	// A fraud check that was down took the records with it that asked it, because payments was well.
 	bubble(t, "AnotherDependencysOutageKillsNobody", func(t *testing.T) {
 		b := newBench(t)
-		check, err := downstream.New(downstream.Config{Name: "fraud"})
+		check, err := downstream.New(downstream.Config{Name: "fraud", RefuseInTransaction: true})
 		require.NoError(t, err)
 		began := time.Now()
 		d := b.calls(t, func(ctx context.Context, r *record.Record) (any, error) {

@@ -5,9 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/record"
@@ -123,10 +120,7 @@ func (c *calling) begin(r *record.Record, p *place, last downstream.Streak) erro
 	ctx, cancel := c.deadline(r)
 	defer cancel()
 	r.Begin()
-	ctx, end := c.rt.Attempt(ctx, r)
-	if c.rt.Tracer != nil {
-		trace.SpanFromContext(ctx).SetAttributes(attribute.String("headrace.dependency", call.Dependency.Name()))
-	}
+	ctx, end := c.rt.attemptCall(ctx, r)
 	began := time.Now()
 	reply, err := c.try(ctx, r, p)
 	took := time.Since(began)

@@ -56,7 +56,7 @@ func TestCall_KeyNotSent(t *testing.T) {
 		t.Parallel()
 		server := httptest.NewServer(http.NotFoundHandler())
 		t.Cleanup(server.Close)
-		d, err := downstream.New(downstream.Config{Name: "payments"})
+		d, err := downstream.New(downstream.Config{Name: "payments", RefuseInTransaction: true})
 		require.NoError(t, err)
 		for _, method := range []string{http.MethodPost, http.MethodGet} {
 			ctx := downstream.WithPermit(t.Context(), downstream.Permit{Dependency: d})

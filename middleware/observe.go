@@ -97,16 +97,34 @@ func (rt *Route) start(ctx context.Context, r *record.Record) trace.Span {
 }
 
 // Attempt begins the span of one attempt of r, a child of the record's, and puts it into the context that the attempt
-// is to use. end must be called once, with what came of it. The inbox layer does so around each run of a handler; a
-// layer that calls out does so around each call.
+// is to use. end must be called once, with what came of it. The inbox layer does so around each run of a handler.
 func (rt *Route) Attempt(ctx context.Context, r *record.Record) (_ context.Context, end func(error)) {
-	parent := spanOf(r)
-	if rt.Tracer == nil || parent == nil {
+	if rt.Tracer == nil {
 		return ctx, func(error) {}
 	}
-	ctx, span := rt.Tracer.Start(trace.ContextWithSpan(ctx, parent), "attempt "+rt.Name, trace.WithAttributes(
-		attribute.Int("headrace.attempt", r.Attempt()),
-	))
+	return rt.child(ctx, r, "attempt "+rt.Name)
+}
+
+// attemptCall is Attempt for the call of r: the span has the name that one outside of a route has.
+func (rt *Route) attemptCall(ctx context.Context, r *record.Record) (_ context.Context, end func(error)) {
+	if rt.Tracer == nil {
+		return ctx, func(error) {}
+	}
+	name := rt.Call.Dependency.Name()
+	return rt.child(ctx, r, "call "+name, trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(attribute.String("headrace.dependency", name)))
+}
+
+// child begins a span of an attempt under the record's.
+func (rt *Route) child(
+	ctx context.Context, r *record.Record, name string, opts ...trace.SpanStartOption,
+) (_ context.Context, end func(error)) {
+	parent := spanOf(r)
+	if parent == nil {
+		return ctx, func(error) {}
+	}
+	opts = append(opts, trace.WithAttributes(attribute.Int("headrace.attempt", r.Attempt())))
+	ctx, span := rt.Tracer.Start(trace.ContextWithSpan(ctx, parent), name, opts...)
 	return ctx, func(err error) {
 		if err != nil {
 			fail(span, err)

@@ -1,6 +1,7 @@
 package middleware_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/record"
 )
@@ -62,6 +64,46 @@ func TestObserve(t *testing.T) {
 			require.Equal(t, whole.SpanContext().SpanID(), attempt.Parent().SpanID())
 		}
 		require.Equal(t, "again", whole.Events()[0].Name)
+	})
+
+	bubble(t, "ACallIsAClientsSpanAndWhatItAsksElsewhereAChild", func(t *testing.T) {
+		b := newBench(t)
+		spans := traced(b)
+		fraud, err := downstream.New(downstream.Config{Name: "fraud", Tracer: b.rt.Tracer})
+		require.NoError(t, err)
+		tries := 0
+		b.calls(t, func(ctx context.Context, _ *record.Record) (any, error) {
+			require.NoError(t, fraud.Do(ctx, func(context.Context) error { return nil }))
+			if tries++; tries == 1 {
+				return nil, fault.Transient(errBoom)
+			}
+			return "paid", nil
+		})
+		b.run(t, nothing, rec(0, "k"))
+		ended := spans.Ended()
+		var names []string
+		for _, s := range ended {
+			names = append(names, s.Name())
+		}
+		require.Equal(t, []string{"call fraud", "call payments", "call fraud", "call payments", "attempt ledger", "process orders"}, names)
+		for i, want := range []struct {
+			parent int
+			kind   trace.SpanKind
+			code   codes.Code
+			number int64
+		}{
+			{1, trace.SpanKindClient, codes.Unset, 0},
+			{5, trace.SpanKindClient, codes.Error, 1},
+			{3, trace.SpanKindClient, codes.Unset, 0},
+			{5, trace.SpanKindClient, codes.Unset, 1}, // what it is not charged for is no attempt of its own
+			{5, trace.SpanKindInternal, codes.Unset, 1},
+		} {
+			require.Equal(t, ended[want.parent].SpanContext().SpanID(), ended[i].Parent().SpanID(), "%d: %s", i, names[i])
+			require.Equal(t, want.kind, ended[i].SpanKind())
+			require.Equal(t, want.code, ended[i].Status().Code)
+			require.Equal(t, want.number, attr(ended[i], "headrace.attempt").AsInt64())
+		}
+		require.Equal(t, "payments", attr(ended[1], "headrace.dependency").AsString())
 	})
 
 	bubble(t, "PanicEndsItsSpanWithAnError", func(t *testing.T) {

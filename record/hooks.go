@@ -152,8 +152,8 @@ type DegradedInfo struct {
 	Operation string
 	// Route is "" outside of a route.
 	Route string
-	// Source is one of DegradedSources.
-	Source string
+	// Source is one of DegradedSources, and Reason one of DegradedReasons.
+	Source, Reason string
 	// Age is that of a value that was known before, 0 for the others.
 	Age time.Duration
 }
@@ -167,6 +167,17 @@ const (
 	DegradedLastKnown = "last_known"
 	DegradedPartial   = "partial"
 	DegradedDefault   = "default"
+)
+
+// DegradedReasons are why a read gets a substitute: it was made and failed by the dependency's fault; or it was not made,
+// because the breaker is open or no place is free.
+var DegradedReasons = [...]string{DegradedFailed, DegradedOpen, DegradedFull}
+
+// The reasons for substitutes.
+const (
+	DegradedFailed = "failed"
+	DegradedOpen   = "breaker_open"
+	DegradedFull   = "bulkhead_full"
 )
 
 // BreakerInfo tells of a breaker's new state.

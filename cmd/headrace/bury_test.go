@@ -48,7 +48,7 @@ func newPayments(t *testing.T) *payments {
 // route is charge-order as one that asks payments.
 func (p *payments) route(t *testing.T, options consumer.Options) consumer.AnyRoute {
 	t.Helper()
-	d, err := downstream.New(downstream.Config{Name: "payments"})
+	d, err := downstream.New(downstream.Config{Name: "payments", RefuseInTransaction: true})
 	require.NoError(t, err)
 	client := &http.Client{Transport: d.Transport(nil)}
 	return consumer.CallRoute[order, int]{

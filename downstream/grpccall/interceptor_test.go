@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 	"go.uber.org/goleak"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -70,8 +72,13 @@ type bed struct {
 
 func newBed(t testing.TB, cfg grpccall.Config, errs ...error) *bed {
 	t.Helper()
+	return newTracedBed(t, nil, cfg, errs...)
+}
+
+func newTracedBed(t testing.TB, tracer trace.Tracer, cfg grpccall.Config, errs ...error) *bed {
+	t.Helper()
 	d, err := downstream.New(downstream.Config{
-		Name: "health", Breaker: downstream.BreakerConfig{MinRequests: 4},
+		Name: "health", Tracer: tracer, Breaker: downstream.BreakerConfig{MinRequests: 4},
 		Retry: downstream.RetryConfig{Base: time.Millisecond, Cap: time.Millisecond},
 	})
 	require.NoError(t, err)
@@ -233,4 +240,53 @@ func ExampleUnaryClientInterceptor() {
 	_, err = grpc_health_v1.NewHealthClient(conn).Check(context.Background(), &grpc_health_v1.HealthCheckRequest{})
 	fmt.Println(status.Code(err), "is", new(fault.Classifier).ClassifyCall(context.Background(), err).Class)
 	// Output: Unavailable is transient
+}
+
+// spans counts what a tracer is asked for, without an SDK.
+type spans struct {
+	noop.Tracer
+
+	mu     sync.Mutex
+	names  []string
+	events []string
+	ended  int
+}
+
+func (s *spans) Start(ctx context.Context, name string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.names = append(s.names, name)
+	one := &span{all: s}
+	return trace.ContextWithSpan(ctx, one), one
+}
+
+type span struct {
+	noop.Span
+
+	all *spans
+}
+
+func (s *span) AddEvent(name string, _ ...trace.EventOption) {
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
+	s.all.events = append(s.all.events, name)
+}
+
+func (s *span) End(...trace.SpanEndOption) {
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
+	s.all.ended++
+}
+
+// A call is one span, however often it was tried; in a route the attempt has it.
+func TestSpans(t *testing.T) {
+	t.Parallel()
+	tracer := new(spans)
+	b := newTracedBed(t, tracer, idempotent, lost(), lost())
+	require.NoError(t, b.check(t.Context()))
+	require.Len(t, b.sent(), 3)
+	require.NoError(t, b.check(downstream.WithPermit(t.Context(), downstream.Permit{Dependency: b.d})))
+	require.Equal(t, []string{"call health"}, tracer.names)
+	require.Equal(t, []string{"retry", "retry"}, tracer.events)
+	require.Equal(t, 1, tracer.ended)
 }

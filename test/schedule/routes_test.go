@@ -45,7 +45,7 @@ func (m *member) route() consumer.AnyRoute {
 
 func (m *member) callRoute() consumer.AnyRoute {
 	d, err := downstream.New(downstream.Config{
-		Name: "payments", MaxConcurrent: 8, Breaker: downstream.BreakerConfig{MinRequests: 5, OpenFor: 10 * time.Millisecond},
+		Name: "payments", MaxConcurrent: 8, RefuseInTransaction: true, Breaker: downstream.BreakerConfig{MinRequests: 5, OpenFor: 10 * time.Millisecond},
 	})
 	require.NoError(m.r.t, err)
 	r := consumer.CallRoute[body, string]{
