@@ -5,6 +5,7 @@
 # make bench  the benchmarks against the peers
 # make fuzz   each fuzz target for FUZZTIME
 # make schedules  N random schedules of failures, of which make test runs some (test/schedule)
+# make attack  scenarios of faults on a real cluster, and an audit after each (test/attack)
 # make fmt    format
 # make ci     what CI runs
 
@@ -22,7 +23,7 @@ GOLANGCI_LINT_VERSION := v2.15.0
 GOFUMPT_VERSION       := v0.12.0
 GOVULNCHECK_VERSION   := v1.9.0
 
-.PHONY: test lint fmt demo up down docker bench fuzz schedules tools ci
+.PHONY: test lint fmt demo up down docker bench fuzz schedules attack tools ci
 
 test:
 	@$(if $(RACE),,echo "no C compiler: without the race detector")
@@ -68,6 +69,13 @@ fuzz:
 N ?= 5000
 schedules:
 	HEADRACE_SCHEDULES=$(N) $(GO) test -count 1 -timeout 24h -v -run '^TestSchedules$$' ./test/schedule
+
+SEED     ?= 1
+SECONDS  ?= 60
+SCENARIO ?= mixed
+RUNS     ?= 8
+attack:
+	$(GO) run ./test/attack -seed $(SEED) -seconds $(SECONDS) -scenario $(SCENARIO) -runs $(RUNS)
 
 tools:
 	$(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)

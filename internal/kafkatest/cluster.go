@@ -173,6 +173,14 @@ func (c *Cluster) Lose(t testing.TB, node int, topic string, partition int32) {
 func (c *Cluster) do(t testing.TB, verb string, node int) {
 	t.Helper()
 	require.True(t, c.own, "%s would break other tests: take a cluster from Start", verb)
+	require.NoError(t, c.Do(verb, node))
+}
+
+// Do is Kill, Pause, Resume or Restart ("kill", "pause", …) outside of a test, on a cluster from Launch.
+func (c *Cluster) Do(verb string, node int) error {
 	out, err := c.command(verb, strconv.Itoa(node)).CombinedOutput()
-	require.NoError(t, err, "%s node %d: %s", verb, node, out)
+	if err != nil {
+		return fmt.Errorf("kafkatest: %s node %d: %w: %s", verb, node, err, bytes.TrimSpace(out))
+	}
+	return nil
 }

@@ -36,10 +36,22 @@ type Proxy struct {
 // NewProxy puts a proxy in front of the server of dsn, a URL. The proxy speaks no TLS and refuses clients that want it.
 func NewProxy(t testing.TB, dsn string) *Proxy {
 	t.Helper()
+	p, err := OpenProxy(dsn)
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// OpenProxy is NewProxy outside of a test: whoever opened it closes it.
+func OpenProxy(dsn string) (*Proxy, error) {
 	u, err := url.Parse(dsn)
-	require.NoError(t, err)
+	if err != nil {
+		return nil, errors.New("pgtest: proxy: the DSN is no URL") // the error would quote the password
+	}
 	port, err := freeport.Get()
-	require.NoError(t, err)
+	if err != nil {
+		return nil, err
+	}
 	p := &Proxy{
 		addr:     net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
 		server:   u.Host,
@@ -54,9 +66,7 @@ func NewProxy(t testing.TB, dsn string) *Proxy {
 		query.Set("sslmode", "disable")
 		u.RawQuery = query.Encode()
 	})
-	require.NoError(t, p.Accept())
-	t.Cleanup(p.close)
-	return p
+	return p, p.Accept()
 }
 
 // DSN is the URL of the same database through the proxy.
@@ -207,7 +217,8 @@ func (p *Proxy) gate(ctx context.Context) bool {
 	}
 }
 
-func (p *Proxy) close() {
+// Close cuts every connection, and takes no more.
+func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()

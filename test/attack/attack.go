@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/headrace/headrace/test/attack/audit"
+	"github.com/headrace/headrace/test/attack/faults"
+	"github.com/headrace/headrace/test/attack/lab"
+	"github.com/headrace/headrace/test/attack/load"
+	"github.com/headrace/headrace/test/attack/member"
+)
+
+// attack is one run of a scenario.
+type attack struct {
+	lab      *lab.Lab
+	scenario scenario
+	seed     uint64
+	lasts    time.Duration
+	rate     int
+	keep     bool
+
+	mu       sync.Mutex
+	struck   map[string]int // faults, by name
+	troubles []string       // what the driver itself could not do
+}
+
+const (
+	// startTime is what the members may take to have a first effect.
+	startTime = 2 * time.Minute
+	// drainTime is what they may take to be through with everything, once all is well again.
+	drainTime = 3 * time.Minute
+	auditTime = 2 * time.Minute
+)
+
+// run attacks, mends, waits until the members are through, stops them, and counts.
+func (a *attack) run(ctx context.Context) (report, error) {
+	begin := time.Now()
+	a.struck = map[string]int{}
+	s, err := a.lab.Site(ctx, fmt.Sprintf("%s-%d-%d", a.scenario.name, a.seed, time.Now().Unix()%100_000))
+	if err != nil {
+		return report{}, err
+	}
+	defer func() { _ = s.Close(ctx) }()
+	slog.Info("attack", "scenario", a.scenario.name, "seed", a.seed, "logs", s.Dir)
+	r := report{Seed: a.seed, Scenario: a.scenario.name}
+	watch := startWatch(ctx, s)
+	defer watch.stop()
+	if err := a.rage(ctx, s, watch); err != nil {
+		return report{}, err
+	}
+	through := a.drain(ctx, s)
+	r.Peak = sizes(ctx, s)
+	stopped := s.Members.Scale(0)
+	ctx, cancel := context.WithTimeout(ctx, auditTime)
+	defer cancel()
+	if r.Count, err = audit.Run(ctx, s.Ledger()); err != nil {
+		return report{}, err
+	}
+	leaks, err := audit.Logs(s.Dir, s.Secrets())
+	if err != nil {
+		return report{}, err
+	}
+	for _, err := range []error{through, stopped} {
+		if err != nil {
+			r.Violations = append(r.Violations, err.Error())
+		}
+	}
+	r.Violations = append(append(r.Violations, leaks...), r.Peak.excess()...)
+	r.Seconds, r.Faults, r.Troubles, r.Ends = int(time.Since(begin).Seconds()), a.struck, a.troubles, s.Members.Ends()
+	r.LongestStall = watch.longest()
+	if len(r.Violations) > 0 || a.keep {
+		r.Logs = s.Dir
+		return r, nil
+	}
+	return r, os.RemoveAll(s.Dir)
+}
+
+// rage is the load, the members and the faults, until it has lasted long enough.
+func (a *attack) rage(ctx context.Context, s *lab.Site, watch *watch) error {
+	l := load.Start(ctx, load.Config{
+		Brokers: s.Kafka.Brokers(), Seed: a.seed, Topics: member.Loaded(s.Prefix), Rate: a.rate, Killers: a.scenario.killers,
+	})
+	defer l.Stop()
+	if err := s.Members.Scale(2); err != nil {
+		return err
+	}
+	if err := watch.first(ctx, startTime); err != nil {
+		return err
+	}
+	ending, cancel := context.WithTimeout(ctx, a.lasts)
+	defer cancel()
+	var lanes sync.WaitGroup
+	for i, lane := range a.scenario.lanes {
+		lanes.Go(func() { a.lane(ending, s, lane, rand.New(rand.NewPCG(a.seed, uint64(1000+i)))) })
+	}
+	<-ending.Done()
+	lanes.Wait()
+	return ctx.Err()
+}
+
+// rest is the most that lies between two faults of a lane.
+const rest = 3 * time.Second
+
+func (a *attack) lane(ctx context.Context, s *lab.Site, lane []faults.Fault, rng *rand.Rand) {
+	for ctx.Err() == nil {
+		f := lane[rng.IntN(len(lane))]
+		own := rand.New(rand.NewPCG(rng.Uint64(), rng.Uint64())) // what follows does not depend on how much it draws
+		pause := time.Duration(rng.Int64N(int64(rest)))
+		began := time.Now()
+		err := f.Strike(ctx, s, own)
+		slog.Info("fault", "name", f.Name, "lasted", time.Since(began).Round(time.Millisecond), "err", err)
+		a.note(f.Name, err)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (a *attack) note(name string, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.struck[name]++
+	if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		a.troubles = append(a.troubles, fmt.Sprintf("%s: %v", name, err))
+	}
+}
+
+// drain waits, with two members and nothing broken, until everything is committed and nothing waits in the outbox.
+func (a *attack) drain(ctx context.Context, s *lab.Site) error {
+	if err := s.Members.Scale(2); err != nil {
+		return err
+	}
+	slog.Info("draining")
+	deadline := time.Now().Add(drainTime)
+	var left string
+	for time.Now().Before(deadline) {
+		var err error
+		if left, err = audit.Left(ctx, s.Ledger()); err != nil {
+			left = err.Error()
+		}
+		if left == "" {
+			return nil
+		}
+		select {
+		case <-time.After(500 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return fmt.Errorf("not drained %s after the last fault: %s", drainTime, left)
+}

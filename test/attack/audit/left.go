@@ -1,0 +1,43 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Left says what the group has not dealt with yet, "" for nothing: a partition that is not committed to where consumers may
+// read, or events in the outbox. Where the last thing that stands in a partition is a transaction's marker, which no
+// consumer sees, Run knows better; so it is asked about what is nearly committed.
+func Left(ctx context.Context, l Ledger) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, l.DSN)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	var waiting int
+	if err := conn.QueryRow(ctx, `select count(*) from headrace.outbox`).Scan(&waiting); err != nil {
+		return "", err
+	}
+	if waiting > 0 {
+		return fmt.Sprintf("%d events in the outbox", waiting), nil
+	}
+	rd, err := newReader(l.Brokers)
+	if err != nil {
+		return "", err
+	}
+	defer rd.close()
+	a := &auditor{Ledger: l, reader: rd, topics: map[string]*topic{}}
+	if err := a.readTopics(ctx); err != nil {
+		return "", err
+	}
+	a.offsets()
+	if len(a.count.Violations) > 0 {
+		return a.count.Violations[0], nil
+	}
+	return "", nil
+}

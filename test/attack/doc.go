@@ -1,0 +1,12 @@
+// Attack runs scenarios against the consumer: continuous load on a real three-node Kafka and a real Postgres, processes of
+// members between, and faults of every kind, alone and together. After each run the ledger is counted by package audit,
+// which shares no code with the engine.
+//
+//	make attack SEED=7 SECONDS=60 SCENARIO=mixed RUNS=3
+//	go run ./test/attack -scenario consumer-kill,postgres-lost-commits
+//
+// A scenario is a fault's name, the name of what is broken (consumers, brokers, database: its faults, one at a time), mixed
+// (all three side by side), or each (every fault alone, in turn). It prints a line of JSON a run to standard output, and
+// what it does to standard error. The exit code is 1 if a run had violations: its logs are kept, and its seed draws the same
+// records and the same faults again. How they meet in time is the machine's.
+package main

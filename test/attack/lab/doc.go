@@ -1,0 +1,84 @@
+// Package lab is what a run attacks: a real Kafka of three nodes, a real Postgres, proxies in front of both, and members of
+// the consumer group in processes of their own.
+//
+//	members ─► toxiproxy, one a broker ─► brokers
+//	        └► toxiproxy ─► a proxy that knows Postgres' protocol ─► Postgres
+//
+// The nodes, Postgres and the proxies live as long as the lab; a [Site] is one run's topics, database and members.
+package lab
+
+import (
+	"context"
+	"errors"
+
+	"github.com/headrace/headrace/internal/embedded"
+	"github.com/headrace/headrace/internal/kafkatest"
+	"github.com/headrace/headrace/internal/pgtest"
+)
+
+// Nodes is how many brokers there are.
+const Nodes = 3
+
+// Lab is a cluster, a server and their proxies. Its parts may be broken side by side; whoever breaks one mends it before
+// somebody else breaks the same. Whoever opened it closes it.
+type Lab struct {
+	Kafka    *kafkatest.Cluster
+	Postgres *embedded.Server
+	// SQL is the proxy that knows what is a COMMIT. It is in front of the whole server.
+	SQL *pgtest.Proxy
+	// Network are the ways of the members to each broker.
+	Network []*Wire
+	// Database is their way to the SQL proxy.
+	Database *Wire
+
+	stopKafka func() error
+	wires     *wires
+}
+
+// Open starts everything.
+func Open(ctx context.Context) (*Lab, error) {
+	l := &Lab{}
+	var err error
+	if l.Kafka, l.stopKafka, err = kafkatest.Launch(Nodes); err != nil {
+		return nil, err
+	}
+	if err := l.open(ctx); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+func (l *Lab) open(ctx context.Context) (err error) {
+	l.Postgres, err = embedded.Postgres(ctx, embedded.Config{Settings: map[string]string{"deadlock_timeout": "200ms"}})
+	if err != nil {
+		return err
+	}
+	if l.SQL, err = pgtest.OpenProxy(l.Postgres.DSN()); err != nil {
+		return err
+	}
+	l.wires = newWires()
+	for _, broker := range l.Kafka.Brokers() {
+		w, err := l.wires.lay(broker)
+		if err != nil {
+			return err
+		}
+		l.Network = append(l.Network, w)
+	}
+	l.Database, err = l.wires.lay(l.SQL.Addr())
+	return err
+}
+
+// Close ends everything.
+func (l *Lab) Close() error {
+	var errs []error
+	if l.wires != nil {
+		errs = append(errs, l.wires.close())
+	}
+	if l.SQL != nil {
+		l.SQL.Close()
+	}
+	if l.Postgres != nil {
+		errs = append(errs, l.Postgres.Close())
+	}
+	return errors.Join(append(errs, l.stopKafka())...)
+}

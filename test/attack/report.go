@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/headrace/headrace/test/attack/audit"
+)
+
+// report is a run's line.
+type report struct {
+	Seed     uint64 `json:"seed"`
+	Scenario string `json:"scenario"`
+	Seconds  int    `json:"seconds"`
+	audit.Count
+	// Faults counts those that struck.
+	Faults map[string]int `json:"faults"`
+	// Ends counts how the members' processes have ended.
+	Ends map[string]int `json:"ends"`
+	// LongestStall is how many seconds there was no new effect, of the attack.
+	LongestStall float64 `json:"longest_stall"`
+	Peak         size    `json:"size"`
+	// Troubles are what the driver could not do. They are no violation.
+	Troubles []string `json:"troubles,omitempty"`
+	// Logs are kept of a run with violations.
+	Logs string `json:"logs,omitempty"`
+}
+
+// size is the largest of any member's process, when everything is done.
+type size struct {
+	Goroutines int `json:"goroutines"`
+	Files      int `json:"files"`
+	MiB        int `json:"mib"`
+}
+
+// What an idle member may have at most. One of the same routes that has never met a fault has half of it.
+const (
+	mostGoroutines = 600
+	mostFiles      = 200
+)
+
+func (s size) excess() (found []string) {
+	if s.Goroutines > mostGoroutines {
+		found = append(found, fmt.Sprintf("an idle member has %d goroutines", s.Goroutines))
+	}
+	if s.Files > mostFiles {
+		found = append(found, fmt.Sprintf("an idle member has %d open files", s.Files))
+	}
+	return found
+}
