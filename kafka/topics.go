@@ -76,7 +76,10 @@ type TopicSpec struct {
 
 // Admin asks and changes what the cluster knows about topics. It is safe for concurrent use and must be closed by whoever
 // made it. Every call ends with its context.
-type Admin struct{ adm *kadm.Client }
+type Admin struct {
+	client *kgo.Client
+	adm    *kadm.Client
+}
 
 // NewAdmin makes an Admin with connections of its own. It does not reach for the cluster yet.
 func NewAdmin(cfg ClientConfig) (*Admin, error) {
@@ -87,15 +90,34 @@ func NewAdmin(cfg ClientConfig) (*Admin, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admin client: %w", err)
 	}
-	return &Admin{adm: kadm.NewClient(cl)}, nil
+	return &Admin{client: cl, adm: kadm.NewClient(cl)}, nil
 }
 
 // Close ends the connections.
 func (a *Admin) Close() { a.adm.Close() }
 
 // Topic says what the cluster knows about a topic. It needs the permissions Describe and DescribeConfigs on it. The error
-// wraps ErrUnknownTopic if there is no such topic.
+// wraps ErrUnknownTopic if there is no such topic, which no broker knows then; one that only some know yet is waited for.
 func (a *Admin) Topic(ctx context.Context, name string) (Topic, error) {
+	tick := time.NewTicker(visiblePoll)
+	defer tick.Stop()
+	for {
+		t, err := a.topic(ctx, name)
+		if !errors.Is(err, ErrUnknownTopic) {
+			return t, err
+		}
+		if known, failed := a.anybodyKnows(ctx, name); !known {
+			return Topic{}, errors.Join(err, failed)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return Topic{}, fmt.Errorf("topic %q is not known to all brokers yet: %w", name, context.Cause(ctx))
+		}
+	}
+}
+
+func (a *Admin) topic(ctx context.Context, name string) (Topic, error) {
 	detail, err := a.detail(ctx, name)
 	if err != nil {
 		return Topic{}, err
@@ -145,16 +167,17 @@ func (a *Admin) EndOffsets(ctx context.Context, topic string) (map[int32]int64, 
 	return offsets(topic)(a.adm.ListEndOffsets(ctx, topic))
 }
 
-// CreateTopic creates a topic and waits until the brokers know it. One that exists already is no error and stays as it
+// CreateTopic creates a topic and waits until all brokers know it. One that exists already is no error and stays as it
 // is.
 func (a *Admin) CreateTopic(ctx context.Context, spec TopicSpec) error {
-	ready := known
+	ready, created := known, kadm.TopicID{}
 	tick := time.NewTicker(visiblePoll)
 	defer tick.Stop()
 	for isNew := false; ; {
 		if !isNew { // again, where it exists and no broker knows it: made by another this moment, or being deleted
 			id, err := a.create(ctx, spec)
 			if isNew = err == nil; isNew {
+				created = id
 				ready = func(d kadm.TopicDetail) bool { return writable(d) && (d.ID == id || id == kadm.TopicID{}) }
 			} else if !errors.Is(err, kerr.TopicAlreadyExists) {
 				return err
@@ -164,7 +187,9 @@ func (a *Admin) CreateTopic(ctx context.Context, spec TopicSpec) error {
 		// topic, or the one before it that was deleted.
 		detail, err := a.detail(ctx, spec.Name)
 		if err == nil && ready(detail) {
-			return nil
+			if all, err := a.everybodyKnows(ctx, spec.Name, created); all || err != nil {
+				return err
+			}
 		}
 		if err != nil && !errors.Is(err, ErrUnknownTopic) && !kerr.IsRetriable(err) {
 			return err

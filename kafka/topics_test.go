@@ -193,6 +193,29 @@ func TestAdmin(t *testing.T) {
 		require.Equal(t, 2, late.Hits())
 	})
 
+	// created -> one broker knows it, and is asked -> the next question goes to another -> unknown topic
+	t.Run("CreationWaitsUntilTheLastBrokerKnows", func(t *testing.T) {
+		t.Parallel()
+		fake, client := cluster(t, kfake.NumBrokers(3))
+		late := fake.Fault(kfake.Fault{
+			Keys: []kmsg.Key{kmsg.Metadata}, Nodes: []int32{2}, Topic: "t", Err: kerr.UnknownTopicOrPartition, Count: 3,
+		})
+		require.NoError(t, admin(t, client).CreateTopic(t.Context(), kafka.TopicSpec{Name: "t"}))
+		require.Equal(t, 3, late.Hits())
+	})
+
+	t.Run("ATopicThatOneBrokerHasNotHeardOfIsNoUnknownOne", func(t *testing.T) {
+		t.Parallel()
+		fake, client := cluster(t, kfake.NumBrokers(3), kfake.SeedTopics(2, "t"))
+		unheard := fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "t", Err: kerr.UnknownTopicOrPartition})
+		noConfigs := fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeConfigs}, Resource: "t", Err: kerr.UnknownTopicOrPartition})
+		got, err := admin(t, client).Topic(t.Context(), "t")
+		require.NoError(t, err)
+		require.Equal(t, 2, got.Partitions)
+		require.Equal(t, 1, unheard.Hits())
+		require.Equal(t, 1, noConfigs.Hits())
+	})
+
 	t.Run("CreationEndsWithItsContext", func(t *testing.T) {
 		t.Parallel()
 		fake, client := cluster(t)
