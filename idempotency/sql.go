@@ -15,6 +15,7 @@ type texts struct {
 	claim, finish, free, leave string // External
 	reopen, resolve, retry     string // Reconcile
 	unknown, done, notDone     string // of an operator
+	find                       string
 	stats, sweep               string
 }
 
@@ -57,6 +58,9 @@ func textsFor(table string, timeout time.Duration) texts {
 
 		unknown: "select route, method, principal, key, started_at, deadline, coalesce(note, '') from " + table +
 			" where status is null and deadline <= statement_timestamp() order by deadline limit $1::int",
+		find: "select route, method, principal, key, status, header, body, coalesce(note, ''), started_at, deadline, finished_at, " +
+			"coalesce(deadline <= statement_timestamp(), false) from " + table + " where key = $4::text and ($1::text = '' or route = $1::text) " +
+			"and ($2::text = '' or method = $2::text) and ($3::text = '' or principal = $3::text) order by route, method, principal limit $5::int",
 		done: update + "token = $5::uuid, " + answer + whereKey + unknown,
 		// The token fences an owner that still runs off: its finish finds nothing.
 		notDone: "delete from " + table + whereKey + unknown,

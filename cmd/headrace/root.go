@@ -55,7 +55,8 @@ func newRoot(s streams) *cobra.Command {
 		Use:   "headrace",
 		Short: "Migrate the database, look at dead letters and at what is parked, decide about them, send the outbox",
 		Long: `headrace migrates the database of a Headrace consumer, shows and replays its dead letters, takes a record out of the
-way that keeps its partition waiting, and sends what its handlers have published.
+way that keeps its partition waiting, decides about what is parked, and
+sends what its handlers have published.
 
 Results go to standard output, everything else to standard error.
 Exit codes: 0 all went well, 1 something failed, 2 the command line is wrong.`,
@@ -74,7 +75,7 @@ Exit codes: 0 all went well, 1 something failed, 2 the command line is wrong.`,
 	root.SilenceErrors, root.SilenceUsage = true, true // complain prints them
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newMigrate(s), newDLQ(s), newBury(s), newParked(s), newOutbox(s), newVersion(s))
+	root.AddCommand(newMigrate(s), newDLQ(s), newBury(s), newParked(s), newOutbox(s), newIdempotency(s), newVersion(s))
 	return root
 }
 
