@@ -55,7 +55,7 @@ func newRoot(s streams) *cobra.Command {
 		Use:   "headrace",
 		Short: "Migrate the database, look at dead letters and at what is parked, decide about them, send the outbox",
 		Long: `headrace migrates the database of a Headrace consumer, shows and replays its dead letters, takes a record out of the
-way that keeps its partition waiting, decides about what is parked, and
+way that keeps its partition waiting, decides about what is parked, counts whether each record has its one outcome, and
 sends what its handlers have published.
 
 Results go to standard output, everything else to standard error.
@@ -69,13 +69,14 @@ Exit codes: 0 all went well, 1 something failed, 2 the command line is wrong.`,
   headrace dlq replay --topic orders.dlq --reason exhausted --dry-run
   headrace bury --group billing --route charge-order --at orders/3/120
   headrace parked ls --route charge-order
+  headrace audit --topic orders --group billing
   headrace outbox run`,
 	})
 	root.PersistentPreRunE = refuseEmpty
 	root.SilenceErrors, root.SilenceUsage = true, true // complain prints them
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newMigrate(s), newDLQ(s), newBury(s), newParked(s), newOutbox(s), newIdempotency(s), newVersion(s))
+	root.AddCommand(newMigrate(s), newDLQ(s), newBury(s), newParked(s), newAudit(s), newOutbox(s), newIdempotency(s), newVersion(s))
 	return root
 }
 
