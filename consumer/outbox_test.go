@@ -161,7 +161,7 @@ func (b *bed) forwarded() {
 	b.t.Helper()
 	b.eventually("the outbox is empty", func() bool {
 		var n int
-		require.NoError(b.t, b.pool.QueryRow(b.t.Context(), "select count(*) from headrace.outbox").Scan(&n))
+		require.NoError(b.t, b.pool.QueryRow(b.t.Context(), "select coalesce(sum(events), 0) from headrace.outbox").Scan(&n))
 		return n == 0
 	})
 }

@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/record"
@@ -28,7 +28,7 @@ const (
 // forwarder could ever send it, and it would be in the way of all that come after it. Match with errors.Is.
 var ErrEvent = errors.New("message cannot be an event of the outbox")
 
-// event is one row.
+// event is one message, in a row of its own or in a pack.
 type event struct {
 	id        int64
 	topic     string
@@ -37,15 +37,19 @@ type event struct {
 	headers   []byte // encoded, without the message's id
 	messageID string
 	bytes     int32
+
+	of        *row
+	damaged   error // it cannot be read
+	confirmed bool
 }
 
-// newEvent makes an event of msg, or says why nobody could send it. It keeps nothing of msg, which is its maker's.
-func newEvent(topic string, msg *message.Message) (event, error) {
+// newDraft makes an event of msg, or says why nobody could send it. It keeps nothing of msg, which is its maker's.
+func newDraft(topic string, msg *message.Message) (draft, error) {
 	if msg == nil {
-		return event{}, fmt.Errorf("%w: it is nil", ErrEvent)
+		return draft{}, fmt.Errorf("%w: it is nil", ErrEvent)
 	}
 	if err := checkTopic(topic); err != nil {
-		return event{}, fmt.Errorf("%w: message %q: %w", ErrEvent, msg.UUID, err)
+		return draft{}, fmt.Errorf("%w: message %q: %w", ErrEvent, msg.UUID, err)
 	}
 	id := msg.UUID
 	if id == "" {
@@ -53,22 +57,20 @@ func newEvent(topic string, msg *message.Message) (event, error) {
 		id = uuid.NewString()
 	}
 	if err := checkID(id); err != nil {
-		return event{}, fmt.Errorf("%w: %w", ErrEvent, err)
+		return draft{}, fmt.Errorf("%w: %w", ErrEvent, err)
 	}
 	rec, err := kafka.RecordOf(topic, msg)
 	if err != nil {
-		return event{}, fmt.Errorf("%w: message %q for topic %q: %w", ErrEvent, id, topic, err)
+		return draft{}, fmt.Errorf("%w: message %q for topic %q: %w", ErrEvent, id, topic, err)
 	}
 	rec.Headers[0].Value = []byte(id)
 	size := rec.Size()
 	if size > MaxBytes {
-		return event{}, fmt.Errorf("%w: message %q for topic %q has %d bytes, more than %d: put the payload elsewhere and publish where",
+		return draft{}, fmt.Errorf("%w: message %q for topic %q has %d bytes, more than %d: put the payload elsewhere and publish where",
 			ErrEvent, id, topic, size, MaxBytes)
 	}
-	return event{
-		topic: topic, key: rec.Key, value: bytes.Clone(rec.Value), headers: encodeHeaders(rec.Headers[1:]), messageID: id,
-		bytes: int32(size),
-	}, nil
+	e := event{key: rec.Key, value: rec.Value, headers: encodeHeaders(rec.Headers[1:]), messageID: id, bytes: int32(size)}
+	return draft{topic: topic, bytes: e.bytes, body: e.body()}, nil
 }
 
 func checkTopic(topic string) error {
@@ -96,10 +98,13 @@ func checkID(id string) error {
 }
 
 // record is what is sent: the record that a kafka.Publisher would have made of the message.
-func (e *event) record() (kafka.ProducerRecord, error) {
-	headers, err := decodeHeaders([]record.Header{{Key: record.UUIDHeader, Value: []byte(e.messageID)}}, e.headers)
-	if err != nil {
-		return kafka.ProducerRecord{}, fmt.Errorf("row %d: %w", e.id, err)
+func (e *event) record() (*kgo.Record, error) {
+	if e.damaged != nil {
+		return nil, e.damaged
 	}
-	return kafka.ProducerRecord{Topic: e.topic, Key: e.key, Value: e.value, Headers: headers}, nil
+	headers, err := decodeHeaders([]kgo.RecordHeader{{Key: record.UUIDHeader, Value: []byte(e.messageID)}}, e.headers)
+	if err != nil {
+		return nil, err
+	}
+	return &kgo.Record{Topic: e.topic, Key: e.key, Value: e.value, Headers: headers}, nil
 }

@@ -19,8 +19,14 @@ import (
 // errRunning is a programmer's error.
 var errRunning = errors.New("forwarder runs already")
 
-// dbTimeout bounds one statement.
-const dbTimeout = 30 * time.Second
+const (
+	// dbTimeout bounds one statement.
+	dbTimeout = 30 * time.Second
+	// pause is between two looks at a table that does not hold much.
+	pause = 10 * time.Millisecond
+	// fewRows is how many rows are read while there are not many.
+	fewRows = 32
+)
 
 // Forwarder sends what is in the outbox to the brokers: the events of a key in their order, each until all in-sync replicas
 // have it, and then deletes it. It is safe for concurrent use. Nothing is open before Run and after it.
@@ -35,10 +41,13 @@ type Forwarder struct {
 	running atomic.Bool
 
 	// Run's own
-	senders   senders
-	topics    topics
-	confirmed []int64 // sent, and not deleted yet
-	failures  int     // of the database, in a row
+	senders  senders
+	topics   topics
+	underway underway
+	rows     int       // how many are read at most
+	began    time.Time // the last look at the table
+	full     bool      // it gave as much as was asked for
+	failures int       // of the database, in a row
 }
 
 // NewForwarder makes a Forwarder of the outbox in pool's database. It uses up to three of pool's connections, each for one
@@ -73,7 +82,7 @@ func (f *Forwarder) Run(ctx context.Context) error {
 	if err := migrations.Check(ctx, f.table.pool); errors.Is(err, migrations.ErrVersion) {
 		return fmt.Errorf("outbox: %w", err)
 	}
-	f.topics = topics{}
+	f.topics, f.underway, f.rows = topics{}, underway{packs: map[int64]*row{}}, fewRows
 	if err := f.senders.open(f.cfg); err != nil {
 		return err
 	}
@@ -96,6 +105,7 @@ func (f *Forwarder) leave(ctx context.Context) {
 	defer cancel()
 	f.await(grace, f.cfg.Grace)
 	f.close()
+	f.underway.half()
 	_ = f.settle(ctx) // else it is sent again
 	leaving, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -123,6 +133,7 @@ func (f *Forwarder) close() {
 // turn sends once, and waits if there is nothing to send.
 func (f *Forwarder) turn(ctx context.Context) {
 	if !f.lease.held.Load() {
+		clear(f.underway.packs) // another one goes on with them
 		wait(ctx, f.cfg.Lease, f.woken)
 		return
 	}
@@ -137,6 +148,15 @@ func (f *Forwarder) turn(ctx context.Context) {
 		wait(ctx, f.cfg.PollInterval, f.woken)
 	default:
 		f.failures = 0
+		f.linger(ctx)
+	}
+}
+
+// linger lets some more events come together, unless many wait already: each look costs database and brokers the same,
+// however few it finds.
+func (f *Forwarder) linger(ctx context.Context) {
+	if !f.full {
+		wait(ctx, time.Until(f.began.Add(pause)), nil)
 	}
 }
 
@@ -159,7 +179,9 @@ func (f *Forwarder) forward(ctx context.Context) (bool, error) {
 	if err != nil || len(events) == 0 {
 		return false, err
 	}
-	f.senders.send(f.topics.cut(events))
+	wave := f.topics.cut(events)
+	f.full = f.full || len(wave) < len(events)
+	f.senders.send(wave)
 	if f.await(ctx, patience); f.topics.unanswered() > 0 {
 		if err := f.senders.replace(f.cfg); err != nil {
 			return false, err
@@ -168,10 +190,20 @@ func (f *Forwarder) forward(ctx context.Context) (bool, error) {
 	return true, f.settle(ctx)
 }
 
-func (f *Forwarder) read(ctx context.Context) ([]event, error) {
+// read gives the first events. It reads as many rows as gave enough the last time, or twice as many: how many events a
+// row has is not known before.
+func (f *Forwarder) read(ctx context.Context) ([]*event, error) {
 	ctx, cancel := context.WithTimeout(ctx, dbTimeout)
 	defer cancel()
-	return f.table.read(ctx, f.topics.waiting(time.Now()), f.cfg.MaxBatch)
+	f.began = time.Now()
+	rows, err := f.table.read(ctx, f.topics.waiting(f.began), f.rows, f.cfg.MaxBatch)
+	if err != nil {
+		return nil, err
+	}
+	events := f.underway.events(rows)
+	f.full = len(rows) == f.rows || len(events) >= f.cfg.MaxBatch
+	f.rows = min(max(2*len(rows), fewRows), f.cfg.MaxBatch)
+	return events, nil
 }
 
 // patience is how long an answer may take before the topics that have theirs go on without the others.
@@ -205,34 +237,47 @@ func (f *Forwarder) collect() {
 	}
 }
 
-// settle deletes what is confirmed, also when Run is to end: else it would be sent again.
+// settle deletes what is confirmed, also when Run is to end: else it would be sent again. Packs of which not all is going to
+// be are taken apart.
 func (f *Forwarder) settle(ctx context.Context) error {
-	if len(f.confirmed) == 0 {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dbTimeout)
 	defer cancel()
-	if err := f.table.delete(ctx, f.confirmed); err != nil {
-		return err
+	u := &f.underway
+	if len(u.deleted) > 0 {
+		if err := f.table.delete(ctx, u.deleted); err != nil {
+			return err
+		}
+		u.forget()
 	}
-	f.confirmed = f.confirmed[:0]
+	for _, r := range u.apart {
+		if err := f.table.split(ctx, r); err != nil {
+			return err
+		}
+		delete(u.packs, r.id)
+	}
+	u.apart = nil
 	return nil
 }
 
 // answered takes note of a result.
 func (f *Forwarder) answered(r result) {
-	f.confirmed = append(f.confirmed, r.confirmed...)
+	for _, e := range r.confirmed {
+		f.underway.confirmed(e)
+	}
 	if f.topics.of(r.topic).answered(r, time.Now()) && !errors.Is(r.err, errUnanswered) {
-		f.blocked(r.topic, r.err)
+		f.blocked(r)
 	}
 	if f.cfg.Hooks.OnForward != nil {
 		f.cfg.Hooks.OnForward(record.ForwardInfo{Confirmed: len(r.confirmed), Failed: r.sent - len(r.confirmed)})
 	}
 }
 
-func (f *Forwarder) blocked(topic string, err error) {
+func (f *Forwarder) blocked(r result) {
+	if len(r.failed.of.events) > 1 {
+		f.underway.apart = append(f.underway.apart, r.failed.of)
+	}
 	f.cfg.Hooks.Report(record.Report{
-		Kind: record.ReportOutboxBlocked, Topic: topic, Partition: -1, Offset: -1, Err: err,
+		Kind: record.ReportOutboxBlocked, Topic: r.topic, Partition: -1, Offset: -1, Err: r.err,
 		Hint: "the topic's events wait in headrace.outbox, in order, and are tried again; see that the brokers are up, and that the topic " +
 			"exists, takes records of this size and may be written to",
 	})

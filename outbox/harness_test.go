@@ -140,7 +140,7 @@ func keyed(key string, first, n int) []*message.Message {
 // waiting is how many events are in the table.
 func (b *bed) waiting() (n int) {
 	b.t.Helper()
-	require.NoError(b.t, b.pool.QueryRow(context.Background(), "select count(*) from headrace.outbox").Scan(&n))
+	require.NoError(b.t, b.pool.QueryRow(context.Background(), "select coalesce(sum(events), 0) from headrace.outbox").Scan(&n))
 	return n
 }
 

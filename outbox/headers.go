@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/headrace/headrace/record"
 )
 
@@ -14,10 +16,14 @@ var errHeaders = errors.New("headers are damaged")
 func encodeHeaders(headers []record.Header) []byte {
 	out := []byte{} // the column is not null
 	for _, h := range headers {
-		out = appendBytes(out, []byte(h.Key), false)
+		out = appendText(out, h.Key)
 		out = appendBytes(out, h.Value, h.Value == nil)
 	}
 	return out
+}
+
+func appendText(out []byte, s string) []byte {
+	return append(binary.AppendUvarint(out, uint64(len(s))+1), s...)
 }
 
 func appendBytes(out, b []byte, null bool) []byte {
@@ -28,7 +34,7 @@ func appendBytes(out, b []byte, null bool) []byte {
 }
 
 // decodeHeaders appends to headers what encodeHeaders has made. The values are parts of b.
-func decodeHeaders(headers []record.Header, b []byte) ([]record.Header, error) {
+func decodeHeaders(headers []kgo.RecordHeader, b []byte) ([]kgo.RecordHeader, error) {
 	for len(b) > 0 {
 		name, rest, ok := cutBytes(b)
 		if !ok || name == nil {
@@ -38,7 +44,7 @@ func decodeHeaders(headers []record.Header, b []byte) ([]record.Header, error) {
 		if !ok {
 			return nil, errHeaders
 		}
-		headers = append(headers, record.Header{Key: string(name), Value: value})
+		headers = append(headers, kgo.RecordHeader{Key: string(name), Value: value})
 		b = rest
 	}
 	return headers, nil

@@ -34,11 +34,11 @@ func (p TxPublisher) Publish(topic string, msgs ...*message.Message) error {
 	if p.tx == nil {
 		return errNoTx
 	}
-	rs, err := newRows(topic, msgs)
-	if err != nil || len(rs) == 0 {
+	ds, err := newDrafts(topic, msgs)
+	if err != nil || len(ds) == 0 {
 		return err
 	}
-	_, err = p.tx.Exec(msgs[0].Context(), insertSQL, rs)
+	_, err = p.tx.Exec(msgs[0].Context(), insertSQL, ds)
 	return err
 }
 
@@ -48,10 +48,10 @@ func (p TxPublisher) Close() error { return nil }
 // Queue is Publish for a handler that queues: with what else the record has in b it becomes durable, or not at all. It
 // works on any pgx.Batch that is sent in a transaction.
 func Queue(b *pgx.Batch, topic string, msgs ...*message.Message) error {
-	rs, err := newRows(topic, msgs)
-	if err != nil || len(rs) == 0 {
+	ds, err := newDrafts(topic, msgs)
+	if err != nil || len(ds) == 0 {
 		return err
 	}
-	b.Queue(insertSQL, rs)
+	b.Queue(insertSQL, ds)
 	return nil
 }

@@ -10,70 +10,79 @@ import (
 	"github.com/headrace/headrace/fault"
 )
 
-// insertSQL writes events in their order: whoever has the lower place gets the lower id.
-const insertSQL = `insert into headrace.outbox (topic, key, value, headers, message_id, bytes)
-select u.topic, u.key, u.value, u.headers, u.message_id, u.bytes
-from unnest($1::text[], $2::bytea[], $3::bytea[], $4::bytea[], $5::text[], $6::int[])
-	with ordinality u(topic, key, value, headers, message_id, bytes, n)
+// insertSQL writes rows in their order: whoever has the lower place gets the lower id.
+const insertSQL = `insert into headrace.outbox (topic, key, value, headers, message_id, bytes, events, packed)
+select u.topic, u.key, u.value, u.headers, u.message_id, u.bytes, u.events, u.packed
+from unnest($1::text[], $2::bytea[], $3::bytea[], $4::bytea[], $5::text[], $6::int[], $7::int[], $8::bytea[])
+	with ordinality u(topic, key, value, headers, message_id, bytes, events, packed, n)
 order by u.n`
 
 // maxInsert bounds one INSERT in bytes. A statement's arguments are in memory three times: here, in the client's
 // encoding, in the server.
 const maxInsert = 8 << 20
 
-// rows are events to be inserted. As the argument of insertSQL they are a statement by themselves, and inside the inbox
+// drafts are events to be inserted. As the argument of insertSQL they are a statement by themselves, and inside the inbox
 // one that waits for those of the whole group.
-type rows []event
+type drafts []draft
 
-var _ dedup.Deferred = rows(nil)
+var _ dedup.Deferred = drafts(nil)
+
+// newDrafts makes events of all msgs, or of none.
+func newDrafts(topic string, msgs []*message.Message) (drafts, error) {
+	ds := make(drafts, len(msgs))
+	for i, msg := range msgs {
+		d, err := newDraft(topic, msg)
+		if err != nil {
+			return nil, fault.Permanent(err)
+		}
+		ds[i] = d
+	}
+	return ds, nil
+}
 
 // RewriteQuery implements pgx.QueryRewriter.
-func (rs rows) RewriteQuery(context.Context, *pgx.Conn, string, []any) (string, []any, error) {
-	return insertSQL, rs.columns(), nil
+func (ds drafts) RewriteQuery(context.Context, *pgx.Conn, string, []any) (string, []any, error) {
+	return insertSQL, columns(packs(ds)), nil
 }
 
 // QueueAll implements dedup.Deferred.
-func (rs rows) QueueAll(b *pgx.Batch, all []dedup.Deferred) {
-	var together rows
+func (ds drafts) QueueAll(b *pgx.Batch, all []dedup.Deferred) {
+	together := make(drafts, 0, len(all))
 	size := 0
-	for _, d := range all {
-		for _, e := range d.(rows) {
-			if size += int(e.bytes); size > maxInsert && len(together) > 0 {
-				b.Queue(insertSQL, together.columns()...)
-				together, size = nil, int(e.bytes)
+	for _, other := range all {
+		for _, d := range other.(drafts) {
+			if size += int(d.bytes); size > maxInsert && len(together) > 0 {
+				b.Queue(insertSQL, columns(packs(together))...)
+				together, size = together[:0], int(d.bytes)
 			}
-			together = append(together, e)
+			together = append(together, d)
 		}
 	}
 	if len(together) > 0 {
-		b.Queue(insertSQL, together.columns()...)
+		b.Queue(insertSQL, columns(packs(together))...)
 	}
 }
 
 // columns are the statement's arguments.
-func (rs rows) columns() []any {
+func columns(ps []pack) []any {
 	var (
-		topics, ids           = make([]string, len(rs)), make([]string, len(rs))
-		keys, values, headers = make([][]byte, len(rs)), make([][]byte, len(rs)), make([][]byte, len(rs))
-		sizes                 = make([]int32, len(rs))
+		topics, ids           = make([]string, len(ps)), make([]string, len(ps))
+		keys, values, headers = make([][]byte, len(ps)), make([][]byte, len(ps)), make([][]byte, len(ps))
+		sizes, counts         = make([]int32, len(ps)), make([]int32, len(ps))
+		packed                = make([][]byte, len(ps))
 	)
-	for i := range rs {
-		e := &rs[i]
-		topics[i], keys[i], values[i] = e.topic, e.key, e.value
-		headers[i], ids[i], sizes[i] = e.headers, e.messageID, e.bytes
-	}
-	return []any{topics, keys, values, headers, ids, sizes}
-}
-
-// newRows makes events of all msgs, or of none.
-func newRows(topic string, msgs []*message.Message) (rows, error) {
-	rs := make(rows, len(msgs))
-	for i, msg := range msgs {
-		e, err := newEvent(topic, msg)
-		if err != nil {
-			return nil, fault.Permanent(err)
+	for i := range ps {
+		p := &ps[i]
+		topics[i], counts[i], headers[i], packed[i] = p.topic, int32(len(p.of)), []byte{}, p.packed()
+		for _, d := range p.of {
+			sizes[i] += d.bytes
 		}
-		rs[i] = e
+		if len(p.of) > 1 {
+			continue
+		}
+		var e event
+		_ = e.parse(p.of[0].body) // which was made a moment ago
+		keys[i], values[i], headers[i], ids[i] = e.key, e.value, e.headers, e.messageID
 	}
-	return rs, nil
+	return []any{topics, keys, values, headers, ids, sizes, counts, packed}
 }

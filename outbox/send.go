@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-
-	"github.com/headrace/headrace/kafka"
 )
 
 // sender is a producer of which one thing more is known than of a kafka.Publisher's: what is sent together to one partition
@@ -34,8 +32,9 @@ const (
 type result struct {
 	topic     string
 	sent      int
-	confirmed []int64 // events that all in-sync replicas have
-	err       error   // of the first of the others
+	confirmed []*event // that all in-sync replicas have
+	failed    *event   // the first of the others
+	err       error    // what with
 }
 
 func newSender(cfg Config) (*sender, error) {
@@ -45,7 +44,7 @@ func newSender(cfg Config) (*sender, error) {
 		kgo.RecordPartitioner(cfg.Partitioner),
 		kgo.ManualFlushing(),
 		kgo.ProducerBatchMaxBytes(maxWave+1024),
-		kgo.MaxBufferedRecords(maxBatch),
+		kgo.MaxBufferedRecords(maxBatch+packEvents),
 		// Without these a record that was sent waits for its answer for ever, and with it those of all other topics.
 		kgo.RecordDeliveryTimeout(cfg.Timeout),
 		kgo.AllowIdempotentProduceCancellation(),
@@ -75,83 +74,24 @@ var errUnanswered = errors.New("sent, but not confirmed when the forwarder had t
 
 // send sends events in order, and gives each topic's result as soon as there is one. When ctx ends, what is not answered
 // stays so; then the sender must not be used again.
-func (s *sender) send(ctx context.Context, events []event, results chan<- result) {
+func (s *sender) send(ctx context.Context, events []*event, results chan<- result) {
 	s.work.Go(func() {
-		type answer struct {
-			at  int
-			err error
-		}
-		answers := make(chan answer, len(events))
-		open := newOpen(events)
-		for i := range events {
-			rec, err := events[i].record()
+		w, uncancelled := newWave(events, results), context.WithoutCancel(ctx)
+		for _, e := range events {
+			rec, err := e.record()
 			if err != nil {
-				answers <- answer{i, err}
+				w.answered(e, err)
 				continue
 			}
-			s.client.Produce(context.WithoutCancel(ctx), forClient(rec), func(_ *kgo.Record, err error) { answers <- answer{i, err} })
+			s.client.Produce(uncancelled, rec, func(_ *kgo.Record, err error) { w.answered(e, err) })
 		}
 		defer s.flush(ctx)()
-		for range events {
-			select {
-			case a := <-answers:
-				if r, ok := open.answered(&events[a.at], a.err); ok {
-					results <- r
-				}
-			case <-ctx.Done():
-				open.end(results)
-				return
-			}
+		select {
+		case <-w.over:
+		case <-ctx.Done():
+			w.end()
 		}
 	})
-}
-
-// open are the topics that are not answered yet, with how much of theirs is not.
-type open map[string]*struct {
-	result
-	left int
-}
-
-func newOpen(events []event) open {
-	o := open{}
-	for i := range events {
-		t := o[events[i].topic]
-		if t == nil {
-			t = &struct {
-				result
-				left int
-			}{result: result{topic: events[i].topic}}
-			o[t.topic] = t
-		}
-		t.sent++
-		t.left++
-	}
-	return o
-}
-
-// answered takes the answer for e, and gives the topic's result with the last one.
-func (o open) answered(e *event, err error) (r result, done bool) {
-	t := o[e.topic]
-	if err == nil {
-		t.confirmed = append(t.confirmed, e.id)
-	} else if t.err == nil {
-		t.err = fmt.Errorf("event %d: %w", e.id, err)
-	}
-	if t.left--; t.left > 0 {
-		return result{}, false
-	}
-	delete(o, e.topic)
-	return t.result, true
-}
-
-// end gives the results of all that are not answered.
-func (o open) end(results chan<- result) {
-	for _, t := range o {
-		if t.err == nil {
-			t.err = errUnanswered
-		}
-		results <- t.result
-	}
 }
 
 // flush lets go what was handed over, until stop is called. Each record says itself what became of it.
@@ -166,12 +106,4 @@ func (s *sender) flush(ctx context.Context) (stop func()) {
 		cancel()
 		<-done
 	}
-}
-
-func forClient(rec kafka.ProducerRecord) *kgo.Record {
-	out := &kgo.Record{Topic: rec.Topic, Key: rec.Key, Value: rec.Value, Headers: make([]kgo.RecordHeader, len(rec.Headers))}
-	for i, h := range rec.Headers {
-		out.Headers[i] = kgo.RecordHeader{Key: h.Key, Value: h.Value}
-	}
-	return out
 }

@@ -25,7 +25,7 @@ func (s *senders) open(cfg Config) (err error) {
 	return err
 }
 
-func (s *senders) send(events []event) { s.current.send(s.life, events, s.results) }
+func (s *senders) send(events []*event) { s.current.send(s.life, events, s.results) }
 
 // replace leaves the sender in use to what it waits for.
 func (s *senders) replace(cfg Config) error {

@@ -62,8 +62,8 @@ func (ts topics) unanswered() (n int) {
 }
 
 // cut gives those of events, which are in order, that may be sent together, and takes note that they are sent.
-func (ts topics) cut(events []event) []event {
-	var wave []event
+func (ts topics) cut(events []*event) []*event {
+	wave := events[:0]
 	bytes, counts, full := 0, map[string]int{}, map[string]bool{}
 	for _, e := range events {
 		if full[e.topic] {

@@ -12,7 +12,7 @@ import (
 )
 
 // sizeSQL also finds the oldest transaction in the database that keeps what was deleted from being cleared away.
-const sizeSQL = `select count(*), coalesce(sum(bytes), 0)::bigint,
+const sizeSQL = `select coalesce(sum(events), 0)::bigint, coalesce(sum(bytes), 0)::bigint,
 	coalesce(extract(epoch from clock_timestamp() - min(created_at)), 0)::float8,
 	coalesce((select extract(epoch from clock_timestamp() - min(xact_start)) from pg_stat_activity
 		where datname = current_database() and backend_xmin is not null and pid <> pg_backend_pid()), 0)::float8
