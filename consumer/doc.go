@@ -117,7 +117,9 @@
 //	claims_total{event}                       reports_total{kind}
 //	outbox_events_total{result}               outbox_rows{}
 //	outbox_bytes{}                            outbox_oldest_seconds{}
-//	outbox_snapshot_seconds{}
+//	outbox_snapshot_seconds{}                 parked_records{route}
+//	parked_oldest_seconds{route}              parked_due_seconds{route}
+//	parked_tries_total{route,outcome}         parked_rounds{route}
 //
 // docs/operations.md says what each tells, and which alerts are worth having. [Metrics] gives the list to a program.
 package consumer

@@ -66,6 +66,7 @@ func (c *Consumer) open(ctx context.Context) (_ *engine, err error) {
 		}
 	}
 	e.forward(ctx)
+	e.watchParking(context.WithoutCancel(ctx))
 	c.warnOfStrangers(ctx) // now that ours are known: of two that start at once, one sees the other
 	e.watchRetention(context.WithoutCancel(ctx))
 	return e, nil
@@ -105,7 +106,7 @@ func (e *engine) add(ctx context.Context, s spec, shared ...*downstream.Gate) er
 		Group: e.c.cfg.Group, Name: s.name, AttemptTimeout: s.options.AttemptTimeout,
 		CallTimeout: s.callTimeout(), MaxBatch: s.options.MaxBatch, Store: s.options.Store,
 		Classifier: s.classifier(), ParkedKey: s.parkedKey(),
-		Retention: e.c.retention(s, e.found), Horizon: e.c.horizon(s.topic, s.replay),
+		Retention: e.c.retention(s, e.found), Horizon: e.c.horizonOfRoute(s),
 	})
 	if err != nil {
 		return err

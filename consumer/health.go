@@ -36,6 +36,9 @@ func (e *engine) waiting() error {
 		for _, name := range slices.Sorted(maps.Keys(down)) {
 			errs = append(errs, fmt.Errorf("route %q holds: %s is down for %s", s.name, name, since(down[name])))
 		}
+		if at, full := rt.Full(); full {
+			errs = append(errs, fmt.Errorf("route %q holds: its parking is full, and records wait for room for %s", s.name, since(at)))
+		}
 		refusing := rt.Flood.Refusing()
 		for _, p := range middleware.Partitions(refusing) {
 			errs = append(errs, fmt.Errorf("route %q holds: the flood guard refuses dead letters of %s/%d for %s",

@@ -25,6 +25,7 @@ func joined(sets ...record.Hooks) *record.Hooks {
 		OnCallInTransaction: fan(sets, func(h record.Hooks) func(record.CallInfo) { return h.OnCallInTransaction }),
 		OnForward:           fan(sets, func(h record.Hooks) func(record.ForwardInfo) { return h.OnForward }),
 		OnOutbox:            fan(sets, func(h record.Hooks) func(record.OutboxInfo) { return h.OnOutbox }),
+		OnParking:           fan(sets, func(h record.Hooks) func(record.ParkingInfo) { return h.OnParking }),
 		OnReport:            fan(sets, func(h record.Hooks) func(record.Report) { return h.OnReport }),
 	}
 }
@@ -73,6 +74,7 @@ func guarded(h record.Hooks, log *slog.Logger) record.Hooks {
 		OnCallInTransaction: guard(h.OnCallInTransaction, caught),
 		OnForward:           guard(h.OnForward, caught),
 		OnOutbox:            guard(h.OnOutbox, caught),
+		OnParking:           guard(h.OnParking, caught),
 		OnReport:            guard(h.OnReport, caught),
 	}
 }

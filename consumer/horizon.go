@@ -11,6 +11,25 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
+// horizonOfRoute is that of its topics, or since when something of it is parked, whichever is earlier.
+func (c *Consumer) horizonOfRoute(s spec) func(context.Context) (time.Time, error) {
+	topics := c.horizon(s.topic, s.replay)
+	if s.byOffset() {
+		return topics // it cannot park
+	}
+	return func(ctx context.Context) (time.Time, error) {
+		first, err := topics(ctx)
+		if err != nil {
+			return time.Time{}, err
+		}
+		since, err := c.parkedSince(ctx, s.name)
+		if err != nil || since.IsZero() {
+			return first, err
+		}
+		return earlier(first, since), nil
+	}
+}
+
 // horizon tells the inbox's sweep what may still be redelivered: the timestamp of the oldest record of the topics that
 // the consumer group has not committed, over all partitions and members; the zero time when there is none. It is asked
 // once an hour or so, with a client of its own, so that it costs nothing in between.

@@ -25,6 +25,9 @@ func (e *engine) hung() error {
 			errs = append(errs, e.tooLong("call", rt.Stuck))
 		}
 	}
+	for _, r := range e.parked.routes {
+		errs = append(errs, r.hung(e.c.cfg.MaxPollInterval))
+	}
 	return errors.Join(errs...)
 }
 

@@ -28,7 +28,8 @@ var (
 	// waits are what any route can wait for.
 	waits = []string{
 		fault.Database, fault.DeadLetterTopic, fault.Kafka, fault.Network,
-		middleware.RetryAfter, middleware.BusyElsewhere, middleware.Postponed, middleware.Flood, middleware.RouteStopped,
+		middleware.RetryAfter, middleware.BusyElsewhere, middleware.Postponed, middleware.NoRoom, middleware.Flood,
+		middleware.RouteStopped,
 	}
 	// latencies are from a hundred microseconds, a queued effect, to a minute and a half, past any sound timeout.
 	latencies = prometheus.ExponentialBuckets(0.0001, 4, 11)
@@ -57,6 +58,7 @@ type metrics struct {
 	retention      *prometheus.GaugeVec
 	calls          *calls
 	outbox         *outboxMetrics
+	parking        *parkingMetrics
 	routes         map[string]*series // read only once made
 	reasons        []string
 	dependencies   []string // for which a route can hold
@@ -85,9 +87,12 @@ func newMetrics(specs []spec, others ...*downstream.Dependency) *metrics {
 	m.include(m.calls.collected)
 	m.outbox = newOutboxMetrics()
 	m.include(m.outbox.collected)
+	m.parking = newParkingMetrics()
+	m.include(m.parking.collected)
 	m.dependencies = slices.Concat(waits, m.calls.names)
 	for _, s := range specs {
 		m.preset(s)
+		m.parking.preset(s)
 		m.routes[s.name] = m.seriesOf(s.name)
 	}
 	m.presetShared()
@@ -149,6 +154,7 @@ func (m *metrics) hooks() record.Hooks {
 		OnRetry:      m.calls.onRetry, OnDegraded: m.calls.onDegraded, OnCallInTransaction: m.calls.onInTransaction,
 		OnForward: m.outbox.onForward,
 		OnOutbox:  m.outbox.onOutbox,
+		OnParking: m.parking.onParking,
 		OnReport:  m.onReport,
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headrace/headrace/kafka"
+	"github.com/headrace/headrace/record"
 )
 
 func TestMetricsList(t *testing.T) {
@@ -40,7 +41,10 @@ func TestMetricsList(t *testing.T) {
 
 	t.Run("IsWhatARegistryExports", func(t *testing.T) {
 		t.Parallel()
-		reg := gathered(t, nil)
+		reg := gathered(t, func(h record.Hooks) {
+			h.OnParking(record.ParkingInfo{Route: "post"})
+			h.OnSettle(record.SettleInfo{Route: "post", Outcome: record.Effected, Unparked: true})
+		})
 		require.NoError(t, reg.Register(newPartitions(func() []kafka.PartitionStats {
 			return []kafka.PartitionStats{{Topic: "orders"}}
 		})))

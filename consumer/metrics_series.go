@@ -44,6 +44,9 @@ func (m *metrics) onSettle(i record.SettleInfo) {
 	if i.Replay {
 		m.replayed.WithLabelValues(i.Route, i.Outcome.String()).Inc()
 	}
+	if i.Unparked {
+		m.parking.onSettle(i)
+	}
 	s.settled(m, i).Inc()
 	s.recordTime.Observe(i.Age.Seconds())
 }

@@ -114,14 +114,14 @@ func (c *Consumer) keyProblems(found topics) []Problem {
 		if kept <= 0 {
 			continue // not known
 		}
-		for _, k := range c.comings(s, found) {
+		for _, k := range c.callings(s, found) {
 			if k.kept >= 0 && k.kept <= kept {
 				continue
 			}
 			ps = append(ps, Problem{
 				What: fmt.Sprintf("route %q: %q remembers an idempotency key for %s (KeyRetention), shorter than what %s, %s: a call could be "+
 					"made again, and carried out again, after its key is forgotten", s.name, s.call.dependency.Name(), short(kept), k.what, forever(k.kept)),
-				Fix: fmt.Sprintf("have the dependency keep keys for %s and raise KeyRetention, or shorten the retention.ms of what keeps the records", forever(k.kept)),
+				Fix: fmt.Sprintf("have the dependency keep keys for %s and raise KeyRetention, or %s", forever(k.kept), k.fix()),
 			})
 		}
 	}

@@ -61,8 +61,15 @@ func (s spec) parkingProblems(of string) []Problem {
 
 // parked is the parking of the routes that have one, open during a Run.
 type parked struct {
-	pool    *pgxpool.Pool // nil until a route parks
-	sources []*parking.Source
+	pool   *pgxpool.Pool // nil until a route parks
+	routes []parkedRoute
+}
+
+type parkedRoute struct {
+	name     string
+	patience time.Duration // how long an attempt may run before it is reported
+	store    *parking.Store
+	source   *parking.Source
 }
 
 // openParking opens the pool that the routes' parking shares.
@@ -94,7 +101,9 @@ func (e *engine) park(ctx context.Context, s spec, rt *middleware.Route) (*parki
 		Gates: []parking.Gate{rt.Gates}, DrainGrace: e.c.cfg.DrainGrace, HardGrace: e.c.cfg.HardGrace,
 		Report: e.c.hooks.Report,
 	})
-	e.parked.sources = append(e.parked.sources, source)
+	e.parked.routes = append(e.parked.routes, parkedRoute{
+		s.name, max(s.options.AttemptTimeout, s.callTimeout()) + e.c.cfg.HardGrace, store, source,
+	})
 	return source, nil
 }
 
@@ -106,8 +115,8 @@ func pollOf(p parking.Policy) time.Duration {
 // stop begins nothing more and lets what runs finish within the graces.
 func (p *parked) stop() {
 	var wg sync.WaitGroup
-	for _, s := range p.sources {
-		wg.Go(func() { _ = s.Close() }) // always nil
+	for _, r := range p.routes {
+		wg.Go(func() { _ = r.source.Close() }) // always nil
 	}
 	wg.Wait()
 }

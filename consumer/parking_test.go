@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/parking"
+	"github.com/headrace/headrace/record"
 )
 
 // parks are options of a route that parks after one failure, for a moment.
@@ -157,4 +159,149 @@ func TestPark_Refused(t *testing.T) {
 			require.Len(t, start.Problems, 1)
 		})
 	}
+}
+
+func TestPark_Full(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	var p partner
+	p.down.Store(true)
+	route := p.kinds(t)["Route"].(Route[item])
+	route.Park = &parking.Policy{Base: time.Hour, MaxRecords: 2}
+	held := make(chan record.HoldInfo, 100)
+	cfg := b.config()
+	cfg.Hooks.OnHold = func(i record.HoldInfo) { held <- i }
+	b.produce(items("needs partner", 2)...)
+	r := b.start(cfg, route)
+	require.Equal(t, map[record.Outcome]int{record.Parked: 2}, b.outcomes(2))
+	require.NoError(t, r.c.Ready())
+	b.produce(of(item{"late", "needs partner"}))
+	i := <-held
+	require.Equal(t, "parking", i.Dependency)
+	b.eventually("readiness says so", func() bool {
+		code, why := r.ask("/readyz")
+		return code == 503 && strings.Contains(why, `route "post" holds: its parking is full`)
+	})
+	require.NoError(t, r.c.Live())
+	b.produce(items("well", 3)...)
+	require.Equal(t, map[record.Outcome]int{record.Effected: 3}, b.outcomes(3), "who does not want to park goes on")
+	p.down.Store(false)
+	_, err := b.pool.Exec(t.Context(), `update headrace.parked_keys set due = now()`)
+	require.NoError(t, err)
+	require.Equal(t, map[record.Outcome]int{record.Effected: 2, record.Parked: 1}, b.outcomes(3), "what is parked goes on, and makes room")
+	b.eventually("the hold is over", func() bool { return r.c.Ready() == nil })
+	r.stop()
+}
+
+func TestPark_Metrics(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	var p partner
+	p.down.Store(true)
+	looked := make(chan record.ParkingInfo, 100)
+	cfg := b.config()
+	cfg.Hooks.OnParking = func(i record.ParkingInfo) { looked <- i }
+	b.produce(keyed("k", item{"1", "needs partner"}), keyed("k", item{"2", ""}))
+	r := b.start(cfg, p.kinds(t)["Route"])
+	b.eventually("both are parked", func() bool { return b.parkedRecords() == 2 })
+	for i := range looked {
+		if i.Records == 2 && i.Oldest > 0 {
+			break
+		}
+	}
+	_, page := r.ask("/metrics")
+	require.Contains(t, page, `headrace_parked_records{route="post"} 2`)
+	b.eventually("a further round is counted", func() bool {
+		_, page := r.ask("/metrics")
+		return !strings.Contains(page, `headrace_parked_tries_total{outcome="parked",route="post"} 0`)
+	})
+	p.down.Store(false)
+	b.eventually("all have left", func() bool {
+		_, page := r.ask("/metrics")
+		return strings.Contains(page, `headrace_parked_tries_total{outcome="effected",route="post"} 2`) &&
+			strings.Contains(page, `headrace_parked_rounds_count{route="post"} 2`) &&
+			strings.Contains(page, `headrace_parked_rounds_bucket{route="post",le="0"} 1`)
+	})
+	r.stop()
+}
+
+func TestPark_TakenAwayWhileRecordsAreParkedIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	var p partner
+	p.down.Store(true)
+	b.produce(items("needs partner", 1)...)
+	r := b.start(b.config(), p.kinds(t)["Route"])
+	require.Equal(t, 1, b.outcomes(1)[record.Parked])
+	r.stop()
+	c, err := New(b.config(), effectRoute("post"))
+	require.NoError(t, err)
+	require.ErrorContains(t, c.Check(t.Context()), `route "post" has 1 record parked, and no Park`)
+	require.ErrorContains(t, c.Run(t.Context()), `route "post" has 1 record parked, and no Park`)
+}
+
+// A record is parked; another one with its id, under another key, has its effect; the first is tried years later. The inbox
+// must know the second then.
+func TestPark_TheInboxForgetsNothingThatCameWhileARecordWasParked(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	var p partner
+	p.down.Store(true)
+	b.produce(items("needs partner", 1)...)
+	r := b.start(b.config(), p.kinds(t)["Route"])
+	require.Equal(t, 1, b.outcomes(1)[record.Parked])
+	r.stop()
+	since := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+	_, err := b.pool.Exec(t.Context(), `update headrace.parked_keys set since = $1`, since)
+	require.NoError(t, err)
+	horizon := func(route AnyRoute) time.Time {
+		c, err := New(b.config(), route)
+		require.NoError(t, err)
+		at, err := c.horizonOfRoute(c.specs[0])(t.Context())
+		require.NoError(t, err)
+		return at
+	}
+	require.True(t, since.Equal(horizon(p.kinds(t)["Route"])))
+	require.True(t, horizon(effectRoute("another")).IsZero())
+}
+
+func TestPark_Retention(t *testing.T) {
+	t.Parallel()
+	found := topics{"orders": {Name: "orders", Retention: 24 * time.Hour}}
+	cfg, route := good(t)
+	route.Park = &parking.Policy{}
+
+	c, err := New(cfg, route)
+	require.NoError(t, err)
+	require.Equal(t, 8*24*time.Hour, c.retention(c.specs[0], found), "MaxAge and a day")
+
+	cfg.InboxRetention = 48 * time.Hour
+	c, err = New(cfg, route)
+	require.NoError(t, err)
+	ps := c.retentionProblems(found)
+	require.Len(t, ps, 1)
+	require.Equal(t, `InboxRetention 48h is shorter than what the Park of route "post" keeps, 168h: a record could come again after it is forgotten`, ps[0].What)
+	require.Equal(t, "raise InboxRetention to 168h, leave it 0, or lower Park.MaxAge", ps[0].Fix)
+}
+
+func TestPark_KeyRetention(t *testing.T) {
+	t.Parallel()
+	found := topics{"orders": {Name: "orders", Retention: 24 * time.Hour}}
+	problems := func(kept time.Duration) []Problem {
+		cfg, _ := good(t)
+		d, err := downstream.New(downstream.Config{Name: "payments", KeyRetention: kept})
+		require.NoError(t, err)
+		c, err := New(cfg, CallRoute[placed, bool]{
+			Name: "post", Topic: "orders", Dependency: d, Repeat: RepeatKeyed, Options: Options{Park: &parking.Policy{}},
+			Call:  func(context.Context, Event[placed]) (bool, error) { return true, nil },
+			Apply: func(context.Context, pgx.Tx, Event[placed], bool) error { return nil },
+		})
+		require.NoError(t, err)
+		return c.keyProblems(found)
+	}
+	require.Empty(t, problems(192*time.Hour))
+	ps := problems(191 * time.Hour)
+	require.Len(t, ps, 1)
+	require.Contains(t, ps[0].What, `shorter than what topic "orders" keeps (24h) and then the Park of route "post" keeps (MaxAge 168h), 192h`)
+	require.Contains(t, ps[0].Fix, "or lower Park.MaxAge")
 }

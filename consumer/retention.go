@@ -10,8 +10,13 @@ import (
 
 // keeping is for how long something can bring a record back.
 type keeping struct {
-	what string
-	kept time.Duration
+	what    string
+	kept    time.Duration
+	shorter string // what else can be done than remembering for longer, "" for a topic's
+}
+
+func (k keeping) fix() string {
+	return orElse(k.shorter, "shorten the retention.ms of what keeps them")
 }
 
 // keepings are those of a route, of the topics that exist. A letter may be replayed for as long as its topic keeps it,
@@ -19,6 +24,9 @@ type keeping struct {
 // replayed again -> two weeks later the group has lost its offsets and reads the replay topic from its start.
 func (c *Consumer) keepings(s spec, found topics) []keeping {
 	ks := c.comings(s, found)
+	if s.parks() {
+		ks = append(ks, s.parking())
+	}
 	// The offset store remembers what was read of the topic without a row, however long that keeps it. Its rows are of dead
 	// letters alone.
 	if _, exists := found[s.topic]; exists && s.byOffset() {
@@ -31,7 +39,7 @@ func (c *Consumer) keepings(s spec, found topics) []keeping {
 func (c *Consumer) comings(s spec, found topics) []keeping {
 	var ks []keeping
 	if t, exists := found[s.topic]; exists {
-		ks = append(ks, keeping{fmt.Sprintf("topic %q keeps", t.Name), t.Lifetime()})
+		ks = append(ks, keeping{what: fmt.Sprintf("topic %q keeps", t.Name), kept: t.Lifetime()})
 	}
 	letters, exists := found[s.options.DeadLetterTopic]
 	if !exists {
@@ -39,12 +47,37 @@ func (c *Consumer) comings(s spec, found topics) []keeping {
 	}
 	replayed, exists := found[s.replay]
 	if !exists {
-		return append(ks, keeping{fmt.Sprintf("topic %q keeps", letters.Name), letters.Lifetime()})
+		return append(ks, keeping{what: fmt.Sprintf("topic %q keeps", letters.Name), kept: letters.Lifetime()})
 	}
 	return append(ks, keeping{
-		fmt.Sprintf("topics %q and, after a replay, %q keep", letters.Name, replayed.Name),
-		together(letters.Lifetime(), replayed.Lifetime()),
+		what: fmt.Sprintf("topics %q and, after a replay, %q keep", letters.Name, replayed.Name),
+		kept: together(letters.Lifetime(), replayed.Lifetime()),
 	})
+}
+
+// parking is for how long a record may be parked. While it is, another one with its id, under another key, may have its
+// effect, and must be known when the first is tried.
+func (s spec) parking() keeping {
+	return keeping{
+		what: fmt.Sprintf("the Park of route %q keeps", s.name), kept: s.options.Park.WithDefaults().MaxAge, shorter: "lower Park.MaxAge",
+	}
+}
+
+// callings are for how long a record can be called for: what comes for the last time may be parked then.
+func (c *Consumer) callings(s spec, found topics) []keeping {
+	ks := c.comings(s, found)
+	if !s.parks() {
+		return ks
+	}
+	p := s.parking()
+	for i, k := range ks {
+		ks[i] = keeping{
+			what:    fmt.Sprintf("%s (%s) and then %s (MaxAge %s)", k.what, forever(k.kept), p.what, short(p.kept)),
+			kept:    together(k.kept, p.kept),
+			shorter: k.fix() + " or " + p.shorter,
+		}
+	}
+	return ks
 }
 
 // together is one time after the other, for ever if one of them is.
@@ -71,7 +104,7 @@ func (c *Consumer) retentionProblems(found topics) []Problem {
 			ps = append(ps, Problem{
 				What: fmt.Sprintf("InboxRetention %s is shorter than what %s, %s: a record could come again after it is forgotten",
 					short(c.cfg.InboxRetention), k.what, forever(k.kept)),
-				Fix: fmt.Sprintf("raise InboxRetention to %s, leave it 0, or shorten the retention.ms of what keeps them", forever(k.kept)),
+				Fix: fmt.Sprintf("raise InboxRetention to %s, leave it 0, or %s", forever(k.kept), k.fix()),
 			})
 		}
 	}

@@ -176,7 +176,8 @@ func (c *Consumer) lookAtDatabase(ctx context.Context, inbox func(context.Contex
 	if err := inbox(ctx); err != nil {
 		return append(ps, Problem{What: "the database is not ready for the inbox", Err: because(ctx, err), Fix: schemaFix(err)})
 	}
-	return append(ps, c.otherStores(ctx)...)
+	ps = append(ps, c.otherStores(ctx)...)
+	return append(ps, c.unparked(ctx)...)
 }
 
 // readOnly finds a database that takes no writes, or none of this role's: without this question the first sign of it is

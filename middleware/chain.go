@@ -11,7 +11,6 @@ import (
 	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/internal/backoff"
-	"github.com/headrace/headrace/parking"
 	"github.com/headrace/headrace/record"
 )
 
@@ -311,18 +310,4 @@ func (c *chain) deadTogether(rs []*record.Record) bool {
 	}
 	c.rs = c.rs[len(rs)-1:]
 	return c.advance()
-}
-
-// park puts the head into Postgres. Its followers find its key parked when they run, and join it there.
-func (c *chain) park(r *record.Record, put func(ctx context.Context) error) bool {
-	if !c.until(c.rt.Gates.Get(fault.Database), record.ReportParkingFailed, c.databaseDown, put) {
-		return false
-	}
-	r.Settle(record.Parked)
-	return c.advance()
-}
-
-// failure is what parking remembers of the head's round.
-func (c *chain) failure(r *record.Record) parking.Failure {
-	return parking.Failure{At: time.Now(), Attempts: r.Attempts, Class: c.fault.Class.String(), Message: dlq.Message(diedOf(r.Err))}
 }

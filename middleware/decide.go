@@ -46,6 +46,8 @@ const (
 	BusyElsewhere = "busy"
 	// Postponed is the time that a handler asked for with fault.Park, on a route that does not park. No gate either.
 	Postponed = "postponed"
+	// NoRoom is parking at one of its limits: only what wants to park waits for it, and what is parked goes on.
+	NoRoom = "parking"
 	// Flood is the guard that refused a dead letter.
 	Flood = "flood-guard"
 	// RouteStopped is a new version of the handler, after one that ended the inbox's transaction by itself.

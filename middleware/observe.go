@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/parking"
 	"github.com/headrace/headrace/record"
 )
 
@@ -61,10 +62,14 @@ func (w *watch) Settled(r *record.Record, o record.Outcome) {
 		span.End()
 	}
 	if w.rt.Hooks.OnSettle != nil {
-		w.rt.Hooks.OnSettle(record.SettleInfo{
+		info := record.SettleInfo{
 			Route: w.rt.Name, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset,
 			Outcome: o, Attempts: r.Attempts, Replay: r.Replay, Age: time.Since(w.began),
-		})
+		}
+		if t, ok := r.Parked.(*parking.Trial); ok {
+			info.Unparked, info.Round = true, t.Round
+		}
+		w.rt.Hooks.OnSettle(info)
 	}
 }
 

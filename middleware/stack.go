@@ -119,6 +119,7 @@ type Route struct {
 	invalid     error // what validate found
 	orderOnce   sync.Once
 	stuck       stuckCalls
+	room        room
 	batchOnce   sync.Once
 	keyOnce     sync.Once
 	insideOnce  sync.Once
@@ -182,6 +183,7 @@ func (rt *Route) prepare() {
 		if rt.Call != nil && rt.Call.Dependency != nil {
 			rt.Gates.calls(rt.Call.Dependency)
 		}
+		rt.room.gate = downstream.NewGate(downstream.GateConfig{Name: NoRoom})
 		if rt.Flood == nil {
 			rt.Flood = NewFloodGuard(FloodConfig{})
 		}

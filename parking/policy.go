@@ -60,7 +60,8 @@ const (
 	minLease  = time.Second
 )
 
-func (p Policy) withDefaults() Policy {
+// WithDefaults is p with its zero fields set.
+func (p Policy) WithDefaults() Policy {
 	p.Base = or(p.Base, time.Minute)
 	p.Cap = or(p.Cap, max(p.Base, time.Hour))
 	p.Rounds = or(p.Rounds, 10)
@@ -72,7 +73,7 @@ func (p Policy) withDefaults() Policy {
 
 // Validate says everything that is wrong with p, after defaults, in one error.
 func (p Policy) Validate() error {
-	p = p.withDefaults()
+	p = p.WithDefaults()
 	var errs []error
 	check := func(wrong bool, format string, args ...any) {
 		if wrong {
@@ -98,13 +99,13 @@ func (p Policy) Validate() error {
 
 // Delay is how long a record waits after the given round failed; 1 is the first.
 func (p Policy) Delay(round int) time.Duration {
-	p = p.withDefaults()
+	p = p.WithDefaults()
 	return backoff.Exponential(p.Base, p.Cap, max(round, 1)-1)
 }
 
 // Longest is how long a record waits in all, if each of its rounds fails.
 func (p Policy) Longest() (sum time.Duration) {
-	p = p.withDefaults()
+	p = p.WithDefaults()
 	for round := 1; round <= p.Rounds; round++ {
 		sum += p.Delay(round)
 	}

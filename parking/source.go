@@ -142,6 +142,20 @@ func (s *Source) Close() error {
 	return nil
 }
 
+// Longest is the record whose running attempt began first, and how long ago; nil while none runs.
+func (s *Source) Longest() (longest *record.Record, took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for w := range s.works {
+		for _, r := range w.records {
+			if since, runs := r.RunningSince(); runs && !r.Settled() && time.Since(since) > took {
+				longest, took = r, time.Since(since)
+			}
+		}
+	}
+	return longest, took
+}
+
 func (s *Source) nudge() {
 	select {
 	case s.wake <- struct{}{}:

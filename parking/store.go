@@ -32,7 +32,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, group, route string, p Policy
 	if err := migrations.Check(ctx, pool); err != nil {
 		return nil, fmt.Errorf("parking: %w", err)
 	}
-	s := &Store{pool: pool, policy: p.withDefaults(), sql: theStatements()}
+	s := &Store{pool: pool, policy: p.WithDefaults(), sql: theStatements()}
 	var store int
 	var durable, missing string
 	err := pool.QueryRow(ctx, openSQL, group, route).Scan(&s.consumer, &store, &durable, &missing)

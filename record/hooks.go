@@ -31,6 +31,8 @@ type Hooks struct {
 	OnForward func(ForwardInfo)
 	// OnOutbox: a forwarder has looked how large the outbox is.
 	OnOutbox func(OutboxInfo)
+	// OnParking: it was looked how much a route has parked.
+	OnParking func(ParkingInfo)
 	// OnRetry: a call outside of a route was tried again, or was not although it had failed, or had succeeded in the end.
 	OnRetry func(RetryInfo)
 	// OnDegraded: a read was answered with a substitute, because its dependency failed.
@@ -53,6 +55,10 @@ type SettleInfo struct {
 	// Replay says that the record was read from the replay topic: a dead letter that was replayed.
 	Replay bool
 	Age    time.Duration // since the record was handed to the stack
+	// Unparked says that parking delivered the record, and Round how often it had failed before: an Outcome of Parked is one
+	// round more.
+	Unparked bool
+	Round    int
 }
 
 // AttemptInfo tells of one attempt. Class is "" for one that succeeded.
@@ -210,6 +216,14 @@ type ClaimInfo struct {
 type ForwardInfo struct {
 	// Confirmed are those that all in-sync replicas have. Failed are sent again; some of them may have been written.
 	Confirmed, Failed int
+}
+
+// ParkingInfo tells what a route has parked, of all processes together.
+type ParkingInfo struct {
+	Route   string
+	Records int64
+	// Oldest is for how long the oldest head is parked, and Late for how long the first key is due that nobody has claimed.
+	Oldest, Late time.Duration
 }
 
 // OutboxInfo tells what waits in the outbox.
