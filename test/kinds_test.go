@@ -176,6 +176,8 @@ func untilRepaired(o order) error {
 	switch o.Do {
 	case "broken":
 		return errors.New("not built yet")
+	case "partner":
+		return fault.Transient(errors.New("the partner does not answer"))
 	case "later":
 		return fault.RetryAfter(errors.New("not now"), later)
 	}

@@ -71,6 +71,7 @@ type books struct {
 	effects  map[place][]effect    // also those of its replays
 	letters  map[place][]letter
 	rows     map[uuid.UUID]inboxRow
+	parked   map[place]bool
 	findings []string
 }
 
@@ -110,7 +111,7 @@ func (w *world) books(route string, records []*kgo.Record, letters map[place][]l
 	w.t.Helper()
 	b := &books{
 		route: route, byOffset: w.store == dedup.ByOffset, topicID: w.topicID(w.topic), records: records, byHash: map[int64]*kgo.Record{},
-		effects: w.effects(route), letters: letters, rows: w.inbox(route),
+		effects: w.effects(route), letters: letters, rows: w.inbox(route), parked: w.parked(route),
 	}
 	known := map[place]*kgo.Record{}
 	for _, r := range records {
@@ -159,6 +160,8 @@ func (b *books) count() tally {
 	for _, r := range b.records {
 		known[placeOf(r)] = true
 		switch n := len(b.effects[placeOf(r)]); {
+		case b.parked[placeOf(r)] && (n > 0 || len(b.letters[placeOf(r)]) > 0):
+			b.complain("%s is parked, with %d effects and %d letters", placeOf(r), n, len(b.letters[placeOf(r)]))
 		case n > 1:
 			b.complain("%s has %d effects", placeOf(r), n)
 		case n == 1:
@@ -224,6 +227,8 @@ func (b *books) silent(r *kgo.Record, sum *tally) {
 	switch {
 	case b.byOffset && !ok && skips(r):
 		sum.Skipped++ // nothing else shows it
+	case !ok && b.parked[placeOf(r)]:
+		sum.Parked++
 	case !ok:
 		b.complain("%s is LOST: no effect, no letter, no row", placeOf(r))
 	case !row.is(hash):

@@ -24,6 +24,7 @@ import (
 	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/kafka/stock"
+	"github.com/headrace/headrace/parking"
 	"github.com/headrace/headrace/record"
 )
 
@@ -45,6 +46,8 @@ type setup struct {
 	Stock      bool // under watermill-kafka's Subscriber
 	DrainGrace time.Duration
 	Caller     caller
+	Attempts   int
+	Park       *parking.Policy
 	Options    consumer.Options       `json:"-"`
 	Tune       func(*consumer.Config) `json:"-"`
 }
@@ -99,6 +102,9 @@ func (s setup) scripted() []consumer.AnyRoute {
 func (s setup) options() consumer.Options {
 	o := s.Options
 	o.Store = s.Store
+	if s.Park != nil {
+		o.Park, o.Attempts = s.Park, s.Attempts
+	}
 	return o
 }
 
