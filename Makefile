@@ -1,6 +1,7 @@
 # make test   every test that this machine can run; the last lines say what is missing and how to add it
 # make lint   gofumpt, golangci-lint, go vet (make tools installs them)
 # make demo   the demo consumer, everything embedded
+# make outage the payment service is cut off under load, in each way that networks have; what that costs is checked
 # make up     the stack of deploy/compose, for tests of one's own (docs/local.md); make down ends it and deletes its data
 # make bench  the benchmarks against the peers
 # make fuzz   each fuzz target for FUZZTIME
@@ -23,7 +24,7 @@ GOLANGCI_LINT_VERSION := v2.15.0
 GOFUMPT_VERSION       := v0.12.0
 GOVULNCHECK_VERSION   := v1.9.0
 
-.PHONY: test lint fmt demo up down docker bench fuzz schedules attack tools ci
+.PHONY: test lint fmt demo outage up down docker bench fuzz schedules attack tools ci
 
 test:
 	@$(if $(RACE),,echo "no C compiler: without the race detector")
@@ -42,6 +43,9 @@ fmt:
 
 demo:
 	$(GO) run ./cmd/demo-consumer
+
+outage:
+	$(GO) run ./cmd/outage
 
 COMPOSE := docker compose -f deploy/compose/compose.yaml
 

@@ -11,10 +11,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/headrace/headrace/cmd/demo-consumer/internal/payments"
 	"github.com/headrace/headrace/consumer"
 	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/internal/payments"
 )
 
 // billing is what is done with an order: it is charged, and then posted to its account with the charge's number.

@@ -14,9 +14,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/headrace/headrace/cmd/demo-consumer/internal/payments"
 	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/idempotency/idemprom"
+	"github.com/headrace/headrace/internal/payments"
+	"github.com/headrace/headrace/internal/topics"
 )
 
 // errUnbalanced is the end of a run whose ledger does not hold.
@@ -211,7 +212,7 @@ func (d *demo) watchBacklog(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if n, err := backlog(ctx, d.admin, d.settings.group, d.settings.topic); err == nil {
+		if n, err := topics.Backlog(ctx, d.admin, d.settings.group, d.settings.topic); err == nil {
 			d.behind.Store(n)
 		}
 	}
@@ -222,7 +223,7 @@ func (d *demo) drain(ctx context.Context) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		n, err := backlog(ctx, d.admin, d.settings.group, d.settings.topic)
+		n, err := topics.Backlog(ctx, d.admin, d.settings.group, d.settings.topic)
 		if err != nil && ctx.Err() == nil {
 			return err
 		}

@@ -5,9 +5,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/headrace/headrace/cmd/demo-consumer/internal/payments"
 	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/idempotency/idemprom"
+	"github.com/headrace/headrace/internal/payments"
 	"github.com/headrace/headrace/record"
 )
 

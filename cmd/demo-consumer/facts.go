@@ -14,9 +14,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/headrace/headrace/cmd/demo-consumer/internal/payments"
 	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/internal/payments"
+	"github.com/headrace/headrace/internal/topics"
 	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/record"
 )
@@ -47,7 +48,7 @@ func (d *demo) readInputs(ctx context.Context, f *facts) error {
 		return err
 	}
 	var broken error
-	err = readAll(ctx, d.world.client, d.settings.topic, func(r *kgo.Record) {
+	err = topics.Read(ctx, d.world.client, d.settings.topic, func(r *kgo.Record) {
 		in, err := inputOf(r, id)
 		if err != nil {
 			broken = err
@@ -90,7 +91,7 @@ func inputOf(r *kgo.Record, topicID uuid.UUID) (input, error) {
 }
 
 func (d *demo) readLetters(ctx context.Context, f *facts) error {
-	return readAll(ctx, d.world.client, dlq.DefaultTopic(d.settings.topic), func(r *kgo.Record) {
+	return topics.Read(ctx, d.world.client, dlq.DefaultTopic(d.settings.topic), func(r *kgo.Record) {
 		headers := make([]record.Header, len(r.Headers))
 		for i, h := range r.Headers {
 			headers[i] = record.Header{Key: h.Key, Value: h.Value}

@@ -4,8 +4,8 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 
-	"github.com/headrace/headrace/cmd/demo-consumer/internal/payments"
 	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/internal/payments"
 	"github.com/headrace/headrace/record"
 )
 

@@ -6,8 +6,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headrace/headrace/cmd/demo-consumer/internal/payments"
 	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/internal/payments"
 	"github.com/headrace/headrace/record"
 )
 

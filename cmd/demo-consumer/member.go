@@ -6,9 +6,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headrace/headrace/cmd/demo-consumer/internal/payments"
 	"github.com/headrace/headrace/consumer"
 	"github.com/headrace/headrace/dedup"
+	"github.com/headrace/headrace/internal/payments"
 	"github.com/headrace/headrace/kafka/stock"
 	"github.com/headrace/headrace/record"
 )

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headrace/headrace/cmd/demo-consumer/internal/payments"
+	"github.com/headrace/headrace/internal/payments"
 	"github.com/headrace/headrace/record"
 )
 

@@ -1,4 +1,4 @@
-// Package payments is the payment service that the demo's orders are charged by: real HTTP, a book of its own in
+// Package payments is the payment service that the orders of the demo and of make outage are charged by: real HTTP, a book of its own in
 // Postgres, and the faults that such services have.
 //
 //	POST /charges {"order": "…", "account": 7, "amount": 995}   with an Idempotency-Key

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/headrace/headrace/idempotency"
 )
 
@@ -41,7 +43,11 @@ func (s *Service) faulty(h http.Handler) http.Handler {
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		switch s.firstFault(r.Header.Get(idempotency.Header), orderOf(body)) {
+		key := r.Header.Get(idempotency.Header)
+		if s.cfg.Forgetful {
+			r.Header.Set(idempotency.Header, uuid.NewString())
+		}
+		switch s.firstFault(key, orderOf(body)) {
 		case Overloaded:
 			later(w, http.StatusServiceUnavailable, "overloaded")
 		case Limited:

@@ -1,4 +1,5 @@
-package main
+// Package topics reads whole topics, and how far a consumer group is behind one: for those who count.
+package topics
 
 import (
 	"context"
@@ -12,8 +13,8 @@ import (
 	"github.com/headrace/headrace/kafka"
 )
 
-// readAll reads a topic from its start to where it ends at this moment, outside of any consumer group.
-func readAll(ctx context.Context, cfg kafka.ClientConfig, topic string, each func(*kgo.Record)) error {
+// Read reads a topic from its start to where it ends at this moment, outside of any consumer group.
+func Read(ctx context.Context, cfg kafka.ClientConfig, topic string, each func(*kgo.Record)) error {
 	cl, err := kgo.NewClient(append(cfg.Options(), kgo.FetchIsolationLevel(kgo.ReadCommitted()))...)
 	if err != nil {
 		return err
@@ -75,9 +76,9 @@ func extent(ctx context.Context, cl *kgo.Client, topic string) (map[int32]int64,
 	return left, end.Error()
 }
 
-// backlog is how far the group's committed offsets are behind the topic's ends; a partition without a commit is behind
+// Backlog is how far the group's committed offsets are behind the topic's ends; a partition without a commit is behind
 // by all that it has.
-func backlog(ctx context.Context, adm *kadm.Client, group, topic string) (int64, error) {
+func Backlog(ctx context.Context, adm *kadm.Client, group, topic string) (int64, error) {
 	ends, err := adm.ListEndOffsets(ctx, topic)
 	if err != nil {
 		return 0, err

@@ -119,6 +119,17 @@ func TestService(t *testing.T) {
 		require.Empty(t, s.charges(t))
 	})
 
+	t.Run("ChargesAKeyTwiceWhereItForgets", func(t *testing.T) {
+		t.Parallel()
+		s := open(t, None)
+		s.cfg.Forgetful = true
+		for range 2 {
+			_, _, err := s.try(t.Context(), "k", "a", 5)
+			require.NoError(t, err)
+		}
+		require.Len(t, s.charges(t), 2)
+	})
+
 	t.Run("RefusesARequestWithoutAKey", func(t *testing.T) {
 		t.Parallel()
 		s := open(t, None)

@@ -30,6 +30,8 @@ type Config struct {
 	Slow time.Duration
 	// Hooks are told what becomes of the charges' keys.
 	Hooks idempotency.Hooks
+	// Forgetful has it charge a key again whenever it is asked: to see what keys are for.
+	Forgetful bool
 	// Logger defaults to none.
 	Logger *slog.Logger
 }
