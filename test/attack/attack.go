@@ -77,7 +77,7 @@ func (a *attack) run(ctx context.Context) (report, error) {
 	r.LongestStall = watch.longest()
 	if len(r.Violations) > 0 || a.keep {
 		r.Logs = s.Dir
-		return r, nil
+		return r, r.shorten()
 	}
 	return r, os.RemoveAll(s.Dir)
 }

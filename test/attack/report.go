@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/headrace/headrace/test/attack/audit"
 )
@@ -21,8 +24,25 @@ type report struct {
 	Peak         size    `json:"size"`
 	// Troubles are what the driver could not do. They are no violation.
 	Troubles []string `json:"troubles,omitempty"`
+	// Further is how many violations there are beyond those of the line; all are in violations.txt beside the logs.
+	Further int `json:"further_violations,omitempty"`
 	// Logs are kept of a run with violations.
 	Logs string `json:"logs,omitempty"`
+}
+
+// mostViolations are in the line.
+const mostViolations = 20
+
+// shorten keeps the line readable.
+func (r *report) shorten() error {
+	path := filepath.Join(r.Logs, "violations.txt")
+	if err := os.WriteFile(path, []byte(strings.Join(r.Violations, "\n")+"\n"), 0o600); err != nil {
+		return err
+	}
+	if n := len(r.Violations); n > mostViolations {
+		r.Violations, r.Further = r.Violations[:mostViolations], n-mostViolations
+	}
+	return nil
 }
 
 // size is the largest of any member's process, when everything is done.

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/headrace/headrace/test/attack/lab"
 )
 
@@ -43,7 +41,7 @@ func (w *watch) run(ctx context.Context, s *lab.Site) {
 		case <-ctx.Done():
 			return
 		}
-		n, err := effects(ctx, s.DSN)
+		n, err := effects(ctx, s)
 		if err != nil || n == last {
 			continue // the server may be away
 		}
@@ -86,10 +84,10 @@ func (w *watch) stop() {
 	<-w.done
 }
 
-func effects(ctx context.Context, dsn string) (n int64, err error) {
+func effects(ctx context.Context, s *lab.Site) (n int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, dsn)
+	conn, err := s.Connect(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -98,8 +98,9 @@ func (b *books) events(published []*kgo.Record) {
 	}
 	for _, ids := range order {
 		for i := 1; i < len(ids); i++ {
-			before, after := known[ids[i-1]], known[ids[i]]
-			if before.partition == after.partition && before.offset > after.offset {
+			before, there := known[ids[i-1]]
+			after, too := known[ids[i]]
+			if there && too && before.partition == after.partition && before.offset > after.offset {
 				b.complain("event %s was written before %s of its key", ids[i], ids[i-1])
 			}
 		}

@@ -108,8 +108,8 @@ func (w *world) record(fate, id string) *kgo.Record {
 }
 
 // further is one more record.
-func (w *world) further(fate string) *kgo.Record {
-	r := w.record(fate, "id-y")
+func (w *world) further(fate, id string) *kgo.Record {
+	r := w.record(fate, id)
 	w.produce(r)
 	return r
 }
@@ -198,8 +198,8 @@ func TestWhatIsWrongIsFound(t *testing.T) {
 		"RowOfNobody":            {func(w *world) { w.row("id-x", effectedRow, 99) }, "10 inbox rows, and 9 records that should have one"},
 		"OffsetBehind":           {func(w *world) { w.commit(records - 1) }, "is committed to 9; its records end at 10"},
 		"OffsetBeyond":           {func(w *world) { w.commit(records + 1) }, "is committed to 11; its records end at 10"},
-		"HealthyRecordThatDied":  {func(w *world) { w.died(w.further(Effect)) }, "0/10 is dead, and its fate was effect (permanent"},
-		"SickRecordWithAnEffect": {func(w *world) { w.worked(w.further(Dead)) }, "0/10 is effected, and its fate was dead"},
+		"HealthyRecordThatDied":  {func(w *world) { w.died(w.further(Effect, "id-y")) }, "0/10 is dead, and its fate was effect (permanent"},
+		"SickRecordWithAnEffect": {func(w *world) { w.worked(w.further(Dead, "id-y")) }, "0/10 is effected, and its fate was dead"},
 		"LetterOfAnotherKey": {func(w *world) {
 			l := w.letterOf(w.dead)
 			l.Key = nil
@@ -217,8 +217,13 @@ func TestWhatIsWrongIsFound(t *testing.T) {
 			w.exec(`delete from effects where off = 2`)
 			w.exec(`update headrace.inbox set state = 2 where message_id = $1`, keyOf("id-2"))
 		}, "0/2 is LOST"},
-		"EventOfNoEffect":   {func(w *world) { w.produce(w.event(55)) }, `event "event-0-55" at 0/7 is of no effect`},
-		"EffectWithNoEvent": {func(w *world) { w.worked(w.further(Effect)) }, "the effect of 0/10 has no event"},
+		"EventOfNoEffect": {func(w *world) { w.produce(w.event(55)) }, `event "event-0-55" at 0/7 is of no effect`},
+		"EventsOutOfOrder": {func(w *world) {
+			w.worked(w.further(Effect, "id-y"))
+			w.worked(w.further(Effect, "id-z"))
+			w.produce(w.event(11), w.event(10))
+		}, "event event-0-11 was written before event-0-10 of its key"},
+		"EffectWithNoEvent": {func(w *world) { w.worked(w.further(Effect, "id-y")) }, "the effect of 0/10 has no event"},
 		"OpenTransactionInKafka": {func(w *world) {
 			client := kafkatest.Client(w.t, w.brokers, kgo.TransactionalID("open"))
 			require.NoError(w.t, client.BeginTransaction())
@@ -238,13 +243,13 @@ func TestWhatIsWrongIsFound(t *testing.T) {
 
 // died and worked are what becomes of one more record.
 func (w *world) died(r *kgo.Record) {
-	w.row("id-y", deadRow, r.Offset)
+	w.row(text(r, "ce_id"), deadRow, r.Offset)
 	w.produce(w.letterOf(r))
 	w.commit(r.Offset + 1)
 }
 
 func (w *world) worked(r *kgo.Record) {
-	w.row("id-y", effectedRow, r.Offset)
-	w.effect("id-y", r.Offset)
+	w.row(text(r, "ce_id"), effectedRow, r.Offset)
+	w.effect(text(r, "ce_id"), r.Offset)
 	w.commit(r.Offset + 1)
 }

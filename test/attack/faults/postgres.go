@@ -69,8 +69,7 @@ func setting(name, value string) func(context.Context, *lab.Site, *rand.Rand) er
 		}
 		hold(ctx, between(rng, time.Second, 8*time.Second))
 		ctx = context.WithoutCancel(ctx)
-		mend := "set default_transaction_read_only = off; set statement_timeout = 0; " + fmt.Sprintf("alter database %s reset %s", database, name)
-		return errors.Join(s.Exec(ctx, mend), s.Exec(ctx, terminateSQL))
+		return errors.Join(s.Exec(ctx, fmt.Sprintf("alter database %s reset %s", database, name)), s.Exec(ctx, terminateSQL))
 	}
 }
 
@@ -87,7 +86,7 @@ func fewConnections(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 		return err
 	}
 	for { // until the server says no
-		conn, err := pgx.Connect(ctx, s.DSN)
+		conn, err := s.Connect(ctx)
 		if err != nil {
 			break
 		}
@@ -99,7 +98,7 @@ func fewConnections(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 
 // lockInbox is somebody's maintenance.
 func lockInbox(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
-	conn, err := pgx.Connect(ctx, s.DSN)
+	conn, err := s.Connect(ctx)
 	if err != nil {
 		return err
 	}

@@ -98,9 +98,19 @@ func (s *Site) member() member.Config {
 	return cfg
 }
 
+// Connect is the driver's own way to the run's database, past the proxies and past what a fault has set for the others.
+func (s *Site) Connect(ctx context.Context) (*pgx.Conn, error) {
+	cfg, err := pgx.ParseConfig(s.DSN)
+	if err != nil {
+		return nil, err
+	}
+	cfg.RuntimeParams["default_transaction_read_only"], cfg.RuntimeParams["statement_timeout"] = "off", "0"
+	return pgx.ConnectConfig(ctx, cfg)
+}
+
 // Exec executes SQL in the run's database, past the proxies.
 func (s *Site) Exec(ctx context.Context, sql string, args ...any) error {
-	conn, err := pgx.Connect(ctx, s.DSN)
+	conn, err := s.Connect(ctx)
 	if err != nil {
 		return err
 	}
