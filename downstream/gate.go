@@ -7,8 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/headrace/headrace/internal/backoff"
 )
 
 // GateConfig says how a [Gate] looks for its dependency. The zero value has the defaults.
@@ -70,16 +68,6 @@ type Gate struct {
 	told     bool // what the watchers know of Shut
 }
 
-// turn is the right to use a dependency whose gate is not open. round is the closing or reopening of the gate that it
-// was granted after: out counts the turns of the present one.
-type turn struct {
-	ready chan struct{}
-	epoch uint64
-	round uint64
-	timer *time.Timer
-	done  bool
-}
-
 // NewGate makes an open gate.
 func NewGate(cfg GateConfig) *Gate {
 	return &Gate{cfg: cfg.withDefaults(), watchers: map[int]func(){}}
@@ -87,45 +75,6 @@ func NewGate(cfg GateConfig) *Gate {
 
 // Name is the dependency's.
 func (g *Gate) Name() string { return g.cfg.Name }
-
-// Pass is the right to use the dependency once. Say how it went with OK, Failed or Release; the first of them counts,
-// and the zero Pass takes them all for nothing.
-type Pass struct {
-	g     *Gate
-	t     *turn
-	epoch uint64
-}
-
-// Gate is whose pass it is, nil for the zero Pass.
-func (p Pass) Gate() *Gate { return p.g }
-
-// Turn says whether the pass was given while the gate was not open: its owner is the probe, or one of the ramp.
-func (p Pass) Turn() bool { return p.t != nil }
-
-// OK says that the dependency answered.
-func (p Pass) OK() {
-	if p.g != nil && (p.t != nil || p.g.word.Load()&1 == 1) {
-		p.g.end(p, verdictOK, time.Time{})
-	}
-}
-
-// Failed says that the dependency is down.
-func (p Pass) Failed() { p.FailedUntil(time.Time{}) }
-
-// FailedUntil is Failed by a dependency that named the time before which nobody should ask again; the zero time if it
-// did not.
-func (p Pass) FailedUntil(t time.Time) {
-	if p.g != nil {
-		p.g.end(p, verdictFailed, t)
-	}
-}
-
-// Release says that the pass was not used, or that nothing was learnt: the next waiter has the turn.
-func (p Pass) Release() {
-	if p.g != nil && p.t != nil {
-		p.g.end(p, verdictNone, time.Time{})
-	}
-}
 
 // TryEnter gives a pass if it need not wait for it.
 func (g *Gate) TryEnter() (Pass, bool) {
@@ -239,87 +188,6 @@ func (g *Gate) Watch(f func()) (stop func()) {
 	}
 }
 
-type passVerdict uint8
-
-const (
-	verdictNone passVerdict = iota
-	verdictOK
-	verdictFailed
-)
-
-func (g *Gate) end(p Pass, v passVerdict, until time.Time) {
-	g.mu.Lock()
-	counts := true
-	if p.t != nil {
-		if p.t.done {
-			// The turn was over before: its timer ended it, and the next one may be out. A success of it is still one.
-			counts = v == verdictOK
-		}
-		g.finish(p.t)
-	}
-	if counts {
-		g.learn(p, v, until)
-	}
-	g.settleAndUnlock()
-}
-
-// learn takes the news of a pass. A failure is news only if the pass is of this epoch: of a thousand that failed with
-// the one that shut the gate, 999 say nothing more, and only the probe's failure makes the wait longer.
-func (g *Gate) learn(p Pass, v passVerdict, until time.Time) {
-	switch v {
-	case verdictNone:
-	case verdictOK:
-		if !g.breaker.leads {
-			g.reopen()
-		}
-	case verdictFailed:
-		if p.epoch == g.epoch {
-			g.close()
-		}
-		if g.shut && until.After(g.due) {
-			g.due = until
-		}
-	}
-}
-
-// reopen begins the ramp: what waits is let through in growing numbers. With nobody waiting it is the open gate.
-func (g *Gate) reopen() {
-	g.fails, g.breaker.failed = 0, 0
-	g.breaker.floor = time.Time{}
-	if g.shut {
-		g.shut, g.window, g.out = false, 0, 0
-		g.round++
-	}
-	g.window++
-}
-
-// close shuts the gate for the next back-off. The turns that are out belong to the past now.
-func (g *Gate) close() {
-	if !g.lineClosed() {
-		g.since = time.Now()
-	}
-	wait := backoff.Exponential(g.cfg.Base, g.cfg.Cap, g.fails)
-	g.shut, g.out = true, 0
-	g.epoch++
-	g.round++
-	g.fails++
-	g.due = time.Now().Add(wait/2 + backoff.Jitter(wait/2))
-	if g.breaker.floor.After(g.due) {
-		g.due = g.breaker.floor
-	}
-}
-
-// closed is whether anybody must wait: down, or in the ramp.
-func (g *Gate) closed() bool { return g.shut || g.waiting() > 0 }
-
-// lineClosed is whether who has not failed must wait. In the ramp it does not wait behind those that have: they may be the
-// few records that the dependency fails always, each for as long as it likes, and it is well for all others.
-func (g *Gate) lineClosed() bool { return g.shut || len(g.queue) > 0 }
-
-func (g *Gate) waiting() int { return len(g.queue) + len(g.again) }
-
-func (g *Gate) isShut() bool { return g.lineClosed() && !g.probeDue() }
-
 func (g *Gate) enqueue(queue *[]*turn) *turn {
 	t := &turn{ready: make(chan struct{})}
 	*queue = append(*queue, t)
@@ -336,59 +204,4 @@ func (g *Gate) leave(t *turn) {
 	}
 	g.finish(t)
 	g.settleAndUnlock()
-}
-
-// finish ends a turn once. Turns of an earlier round are not counted any more.
-func (g *Gate) finish(t *turn) {
-	if t.done {
-		return
-	}
-	t.done = true
-	if t.timer == nil { // never granted
-		return
-	}
-	t.timer.Stop()
-	if t.round == g.round {
-		g.out = max(g.out-1, 0)
-	}
-}
-
-// grant lets t go.
-func (g *Gate) grant(t *turn) {
-	g.out++
-	t.epoch, t.round = g.epoch, g.round
-	p := Pass{g: g, t: t, epoch: t.epoch}
-	over := p.Failed
-	if g.breaker.leads {
-		over = p.Release
-	}
-	t.timer = time.AfterFunc(g.cfg.ProbeTimeout, over)
-	close(t.ready)
-}
-
-// settleAndUnlock grants what may be granted, publishes the state for the fast path, unlocks, and tells the watchers
-// outside of the lock, because they ask Shut.
-func (g *Gate) settleAndUnlock() {
-	g.grantDue()
-	g.publish()
-	g.armTimer()
-	var tell []func()
-	if now := g.isShut(); now != g.told {
-		g.told = now
-		for _, f := range g.watchers {
-			tell = append(tell, f)
-		}
-	}
-	g.mu.Unlock()
-	for _, f := range tell {
-		f()
-	}
-}
-
-func (g *Gate) publish() {
-	word := g.epoch << 1
-	if g.closed() {
-		word |= 1
-	}
-	g.word.Store(word)
 }
