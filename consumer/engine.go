@@ -269,7 +269,7 @@ func (c *Consumer) stack(s spec, inbox *dedup.Route, letters *dlq.Writer, shared
 		Classifier: s.classifier(),
 		Retry: middleware.Policy{
 			Attempts: s.options.Attempts, AttemptTimeout: s.options.AttemptTimeout,
-			Base: s.options.BackoffBase, Cap: s.options.BackoffCap,
+			Base: s.options.BackoffBase, Cap: s.options.BackoffCap, NormalTime: s.options.NormalTime,
 			MaxHold: c.cfg.MaxHold, DeadLetterTimeout: c.cfg.DeadLetterTimeout,
 		},
 		Gates:    middleware.NewGates(downstream.GateConfig{ProbeTimeout: c.probeTimeout(add(s.callTimeout(), s.options.AttemptTimeout))}, shared...),

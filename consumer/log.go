@@ -57,10 +57,11 @@ func logBreaker(log *slog.Logger, i record.BreakerInfo) {
 	}
 }
 
-// hold tells of a route's first and last record that waits. Who waits for another delivery of the same record, or for a
-// time that its handler asked for, waits for nothing that is down.
+// hold tells of a route's first and last record that waits. Who waits for another delivery of the same record, for a time
+// that its handler asked for or for its own budget, waits for nothing that is down.
 func (l *eventLog) hold(i record.HoldInfo) {
-	if i.Dependency == middleware.BusyElsewhere || i.Dependency == middleware.Postponed {
+	switch i.Dependency {
+	case middleware.BusyElsewhere, middleware.Postponed, middleware.NoBudget:
 		return
 	}
 	l.mu.Lock()

@@ -28,8 +28,8 @@ var (
 	// waits are what any route can wait for.
 	waits = []string{
 		fault.Database, fault.DeadLetterTopic, fault.Kafka, fault.Network,
-		middleware.RetryAfter, middleware.BusyElsewhere, middleware.Postponed, middleware.NoRoom, middleware.Flood,
-		middleware.RouteStopped,
+		middleware.RetryAfter, middleware.BusyElsewhere, middleware.Postponed, middleware.NoRoom, middleware.NoBudget,
+		middleware.Flood, middleware.RouteStopped,
 	}
 	// latencies are from a hundred microseconds, a queued effect, to a minute and a half, past any sound timeout.
 	latencies = prometheus.ExponentialBuckets(0.0001, 4, 11)

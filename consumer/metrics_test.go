@@ -52,7 +52,7 @@ func TestMetrics(t *testing.T) {
 		for name, series := range map[string]int{
 			"headrace_records_total": 2 * 5, "headrace_replayed_total": 2 * 5, "headrace_attempts_total": 2 * 7,
 			"headrace_inbox_answers_total": 2 * 9, "headrace_dead_letters_total": 2 * 8, "headrace_commit_groups_total": 2 * 3,
-			"headrace_holding": 2*10 + 1, "headrace_hold_seconds_total": 2*10 + 1,
+			"headrace_holding": 2*11 + 1, "headrace_hold_seconds_total": 2*11 + 1,
 			"headrace_claims_total": 4, "headrace_reports_total": len(record.ReportKinds),
 			"headrace_record_duration_seconds": 2, "headrace_attempt_duration_seconds": 2,
 			"headrace_commit_group_records": 2, "headrace_commit_group_duration_seconds": 2,

@@ -115,6 +115,17 @@ func TestNew_Outgoing(t *testing.T) {
 	}
 }
 
+func TestNormalTime_IsTheRoutes(t *testing.T) {
+	t.Parallel()
+	for _, normal := range []time.Duration{0, 15 * time.Second, downstream.Measured} {
+		cfg, route := goodCall(t)
+		route.NormalTime = normal
+		c, err := New(cfg, route)
+		require.NoError(t, err)
+		require.Equal(t, normal, c.stack(c.specs[0], nil, nil, nil).Retry.NormalTime)
+	}
+}
+
 func TestKeyRetention(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour

@@ -60,6 +60,13 @@ type Options struct {
 	//
 	// Defaults to 10 s.
 	BackoffCap time.Duration
+	// NormalTime is what an attempt takes as a rule, its call included, say its p99. A record whose budget (Attempts times
+	// their timeouts, and the back-offs) has less left after a failure is not tried with the rest of it: it is parked if the
+	// route parks, else held for a back-off, after which its budget, but not its attempts, begins anew. downstream.Measured
+	// takes the p99 of the attempts that succeeded in the last half to one minute, once they are 100.
+	//
+	// Defaults to 0: any time is enough.
+	NormalTime time.Duration
 
 	// Decode turns a record's value into T.
 	//

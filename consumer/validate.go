@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/headrace/headrace/dedup"
+	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/kafka"
 )
 
@@ -207,6 +208,7 @@ func (s spec) problems(c Config) []Problem {
 		{"BackoffBase", s.options.BackoffBase},
 		{"BackoffCap", s.options.BackoffCap},
 	})...)
+	ps = append(ps, s.normalProblems(of)...)
 	ps = append(ps, outside(of, s.options.bounds())...)
 	ps = append(ps, negativeCounts(of, []namedCount{
 		{"Attempts", s.options.Attempts}, {"MaxBatch", s.options.MaxBatch}, {"Lanes", s.options.Lanes},
@@ -218,6 +220,23 @@ func (s spec) problems(c Config) []Problem {
 		})
 	}
 	return ps
+}
+
+// normalProblems finds a NormalTime that no attempt has.
+func (s spec) normalProblems(of string) []Problem {
+	normal, most := s.options.NormalTime, add(s.callTimeout(), s.options.AttemptTimeout)
+	switch {
+	case normal == downstream.Measured:
+		return nil
+	case normal < 0:
+		return negatives(of, []Term{{"NormalTime", normal}})
+	case normal > 0 && normal > most:
+		return []Problem{{
+			What: fmt.Sprintf("%s: NormalTime %s is more than an attempt may take, %s: every budget would be too small for it", of, short(normal), short(most)),
+			Fix:  "lower NormalTime to " + short(most) + ", or raise the timeouts",
+		}}
+	}
+	return nil
 }
 
 // nils finds the members of a list that would panic with every record.

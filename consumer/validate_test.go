@@ -184,6 +184,11 @@ func TestNew_Refuses(t *testing.T) {
 		"BaseAboveCap": {
 			func(_ *Config, r *Route[placed]) { r.BackoffBase = 20 * time.Second }, "BackoffBase 20s is above BackoffCap 10s",
 		},
+		"NegativeNormalTime": {func(_ *Config, r *Route[placed]) { r.NormalTime = -2 }, `route "post": NormalTime is -2ns`},
+		"ANormalTimeThatNoAttemptHas": {
+			func(_ *Config, r *Route[placed]) { r.NormalTime = 6 * time.Second },
+			`route "post": NormalTime 6s is more than an attempt may take, 5s`,
+		},
 		"RareHeartbeat": {
 			func(c *Config, _ *Route[placed]) { c.HeartbeatInterval = 20 * time.Second },
 			"HeartbeatInterval 20s does not fit three times into SessionTimeout 45s",

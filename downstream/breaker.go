@@ -9,6 +9,7 @@ import (
 	"github.com/sony/gobreaker/v2"
 
 	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/internal/durations"
 	"github.com/headrace/headrace/record"
 )
 
@@ -35,7 +36,7 @@ type breaker struct {
 	tells  bool // somebody is telling the hooks
 	calls  inFlight
 	sent   amplification
-	took   durations // of successes, if somebody asks
+	took   durations.Recent // of successes, if somebody asks
 	seen   seen
 	// answered is when somebody was, last, and freshThen seen.fresh of that moment.
 	answered  time.Time
@@ -170,7 +171,7 @@ func (b *breaker) end(c *Call, e fault.Evidence) (first bool, charge Charge) {
 		b.seen.answers++
 		b.answered, b.freshThen = time.Now(), b.seen.fresh
 		if first && b.d.cfg.NormalTime == Measured {
-			b.took.add(b.answered, b.answered.Sub(c.began))
+			b.took.Add(b.answered, b.answered.Sub(c.began))
 		}
 	}
 	if first || e != fault.SaysNothing {

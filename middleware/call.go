@@ -56,7 +56,7 @@ func (c Call) withDefaults() *Call {
 }
 
 // reserved are the names of gates that no called dependency may have.
-var reserved = [...]string{fault.Database, fault.DeadLetterTopic, RetryAfter, BusyElsewhere, Postponed, NoRoom, Flood, RouteStopped}
+var reserved = [...]string{fault.Database, fault.DeadLetterTopic, RetryAfter, BusyElsewhere, Postponed, NoRoom, NoBudget, Flood, RouteStopped}
 
 func (c *Call) validate(rt *Route) error {
 	if c == nil {

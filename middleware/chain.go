@@ -96,7 +96,7 @@ func (c *chain) step() bool {
 func (c *chain) state(r *record.Record) State {
 	s := State{
 		Fault: c.fault, Cause: causeOf(r.Err), NotRun: errors.Is(r.Err, record.ErrNotRun), Ending: r.Ending(),
-		Attempts: r.Attempts, Spent: r.Spent, Free: c.free,
+		Attempts: r.Attempts, Spent: r.Spent, Normal: c.rt.normalTime(), Free: c.free,
 		CanPark: c.rt.Parking != nil && !c.rt.Parking.Last(r), Blocked: c.rt.Parking != nil && errors.Is(r.Err, dedup.ErrParked),
 		Repeatable: c.rt.Repeatable, Random: rand.Float64(),
 	}
@@ -161,6 +161,10 @@ func (c *chain) wait(d Decision) bool {
 	switch d.Dependency {
 	case BusyElsewhere, Postponed:
 		return c.heldFor(d.Dependency, d.Wait) && c.again()
+	case NoBudget:
+		ok := c.heldFor(d.Dependency, d.Wait)
+		c.head().Spent = 0
+		return ok && c.again()
 	case fault.DeadLetterTopic: // a handler says so; its gate is in no handler's way
 		return c.heldFor(d.Dependency, max(d.Wait, c.rt.Retry.Base)) && c.again()
 	case RetryAfter:

@@ -48,6 +48,9 @@ const (
 	Postponed = "postponed"
 	// NoRoom is parking at one of its limits: only what wants to park waits for it, and what is parked goes on.
 	NoRoom = "parking"
+	// NoBudget is a budget that has less left than an attempt takes, on a route that does not park. No gate either: after a
+	// back-off it begins anew.
+	NoBudget = "budget"
 	// Flood is the guard that refused a dead letter.
 	Flood = "flood-guard"
 	// RouteStopped is a new version of the handler, after one that ended the inbox's transaction by itself.
@@ -71,6 +74,8 @@ type State struct {
 	Attempts int
 	// Spent is the part of the budget that is gone.
 	Spent time.Duration
+	// Normal is what an attempt takes as a rule, 0 for whatever is left.
+	Normal time.Duration
 	// Free counts the failures of the record in a row, before this one, that cost it nothing.
 	Free int
 	// ParkFor is the delay that the handler asked for with fault.Park; nil if it did not.
@@ -157,10 +162,12 @@ func (p Policy) charged(s State) Decision {
 	switch {
 	case plan.Reason == downstream.UnknownOutcome:
 		return Decision{Action: Dead, Reason: dlq.UnknownOutcome, Charged: true}
-	case floor > 0 && left > 0 && floor >= left:
+	case floor > 0 && left > 0 && (floor >= left || plan.Reason == downstream.DeadlineExhausted):
 		return p.later(s, floor)
 	case plan.Again:
 		return Decision{Action: Again, Wait: plan.Wait, Charged: true}
+	case plan.Reason == downstream.DeadlineExhausted && s.Normal > 0:
+		return p.short(s)
 	case s.Fault.Class == fault.ClassAmbiguous:
 		return Decision{Action: Dead, Reason: dlq.UnknownOutcome, Charged: true}
 	case s.CanPark:
@@ -169,11 +176,24 @@ func (p Policy) charged(s State) Decision {
 	return Decision{Action: Dead, Reason: dlq.Exhausted, Charged: true}
 }
 
+// short is for a record that has attempts left, and less budget than an attempt takes: begun, that could only be its last.
+func (p Policy) short(s State) Decision {
+	if s.CanPark {
+		return Decision{Action: Park, Charged: true}
+	}
+	wait := backoff.Exponential(p.Base, p.Cap, s.Attempts)
+	return Decision{
+		Action: Hold, Dependency: NoBudget, Charged: true,
+		Wait: min(min(s.Fault.RetryAfter, p.MaxHold)+wait/2+scale(wait/2, s.Random), p.MaxHold),
+	}
+}
+
 // signal has nothing of breaker and tokens: those of a route have refused its call, if they do.
 func (p Policy) signal(s State) downstream.Signal {
 	return downstream.Signal{
 		Retry: downstream.RetryConfig{Attempts: p.Attempts, Base: p.Base, Cap: p.Cap},
-		Fault: s.Fault, Repeatable: s.Repeatable, Attempt: s.Attempts + 1, Left: p.Budget - s.Spent, Random: s.Random,
+		Fault: s.Fault, Repeatable: s.Repeatable, Attempt: s.Attempts + 1,
+		Left: p.Budget - s.Spent - s.Normal, Random: s.Random,
 	}
 }
 

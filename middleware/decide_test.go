@@ -97,6 +97,49 @@ func TestDecide(t *testing.T) {
 		},
 
 		{
+			"ABudgetOfLessThanAnAttemptTakesIsHeld",
+			middleware.State{Fault: of(fault.ClassTransient), Spent: 13500 * time.Millisecond, Normal: 2 * time.Second, Random: .5},
+			middleware.Decision{Action: hold, Wait: 150 * time.Millisecond, Dependency: middleware.NoBudget, Charged: true},
+		},
+		{
+			"OrParked",
+			middleware.State{Fault: of(fault.ClassTransient), Spent: 16 * time.Second, Normal: 2 * time.Second, CanPark: true},
+			middleware.Decision{Action: park, Charged: true},
+		},
+		{
+			"AsWhatMayHaveBeenExecutedIs",
+			middleware.State{Fault: of(fault.ClassAmbiguous), Repeatable: true, Spent: 16 * time.Second, Normal: time.Second, Random: .5},
+			middleware.Decision{Action: hold, Wait: 150 * time.Millisecond, Dependency: middleware.NoBudget, Charged: true},
+		},
+		{
+			"NotWhatMayNotBeRepeated",
+			middleware.State{Fault: of(fault.ClassAmbiguous), Spent: 16 * time.Second, Normal: time.Second},
+			middleware.Decision{Action: dead, Reason: dlq.UnknownOutcome, Charged: true},
+		},
+		{
+			"NorWhatHasNoAttemptLeft",
+			middleware.State{Fault: of(fault.ClassTransient), Attempts: 2, Spent: 16 * time.Second, Normal: time.Second},
+			middleware.Decision{Action: dead, Reason: dlq.Exhausted, Charged: true},
+		},
+		{
+			"ABudgetOfJustEnoughIsTriedAgain",
+			middleware.State{Fault: of(fault.ClassTransient), Spent: 13500 * time.Millisecond, Normal: 1900 * time.Millisecond, Random: .5},
+			middleware.Decision{Action: again, Wait: 100 * time.Millisecond, Charged: true},
+		},
+		{
+			"ARetryAfterThatLeavesLessThanAnAttemptTakesIsFree",
+			middleware.State{Fault: fault.Fault{Class: fault.ClassTransient, RetryAfter: 14 * time.Second}, Spent: time.Second, Normal: time.Second},
+			middleware.Decision{Action: hold, Wait: 14 * time.Second, Dependency: middleware.RetryAfter},
+		},
+		{
+			"WithoutAnAttemptLeftItIsNot",
+			middleware.State{
+				Fault: fault.Fault{Class: fault.ClassTransient, RetryAfter: 14 * time.Second}, Attempts: 2, Spent: time.Second, Normal: time.Second,
+			},
+			middleware.Decision{Action: dead, Reason: dlq.Exhausted, Charged: true},
+		},
+
+		{
 			"AmbiguousIsNotRepeated",
 			middleware.State{Fault: of(fault.ClassAmbiguous)},
 			middleware.Decision{Action: dead, Reason: dlq.UnknownOutcome, Charged: true},
@@ -268,18 +311,19 @@ func TestDecide(t *testing.T) {
 
 // FuzzDecide: whatever the state, a wait is bounded, and nothing but the record's own failure is dead or charged.
 func FuzzDecide(f *testing.F) {
-	f.Add(uint8(1), int64(time.Hour), 1, int64(0), 3, 0.5, true, uint8(0))
-	f.Add(uint8(3), int64(-1), 1<<40, int64(1)<<62, 1<<40, 0.99, false, uint8(1))
-	f.Add(uint8(1), int64(1), 2, int64(1)<<40, 0, 0.99, true, uint8(2))
-	f.Fuzz(func(t *testing.T, class uint8, retryAfter int64, attempts int, spent int64, free int, random float64, can bool, charge uint8) {
-		if random < 0 || random >= 1 || attempts < 0 || free < 0 || spent < 0 || random != random {
+	f.Add(uint8(1), int64(time.Hour), 1, int64(0), 3, 0.5, true, uint8(0), int64(0))
+	f.Add(uint8(3), int64(-1), 1<<40, int64(1)<<62, 1<<40, 0.99, false, uint8(1), int64(0))
+	f.Add(uint8(1), int64(1), 2, int64(1)<<40, 0, 0.99, true, uint8(2), int64(time.Second))
+	f.Add(uint8(1), int64(time.Hour), 1, int64(1)<<40, 0, 0.99, false, uint8(0), int64(time.Second))
+	f.Fuzz(func(t *testing.T, class uint8, retryAfter int64, attempts int, spent int64, free int, random float64, can bool, charge uint8, normal int64) {
+		if random < 0 || random >= 1 || attempts < 0 || free < 0 || spent < 0 || random != random || normal < 0 || normal > int64(5*time.Second) {
 			t.Skip("no state that can be")
 		}
 		p := middleware.Policy{}.WithDefaults()
 		d := p.Decide(middleware.State{
 			Fault:    fault.Fault{Class: fault.Class(class % 6), RetryAfter: time.Duration(retryAfter)},
 			Attempts: attempts, Spent: time.Duration(spent), Free: free, Random: random, CanPark: can, Repeatable: can,
-			Charge: downstream.Charge(charge % 3), Called: "payments",
+			Charge: downstream.Charge(charge % 3), Called: "payments", Normal: time.Duration(normal),
 		})
 		require.GreaterOrEqual(t, d.Wait, time.Duration(0))
 		switch d.Action {
@@ -287,7 +331,7 @@ func FuzzDecide(f *testing.F) {
 			require.LessOrEqual(t, d.Wait, max(p.Budget, p.MaxHold+time.Second))
 		case hold:
 			require.LessOrEqual(t, d.Wait, p.MaxHold)
-			require.False(t, d.Charged)
+			require.Equal(t, d.Dependency == middleware.NoBudget, d.Charged)
 		case dead:
 			require.True(t, d.Charged)
 			require.True(t, fault.Class(class%6).Charged())

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/internal/backoff"
 )
 
@@ -26,6 +27,11 @@ type Policy struct {
 	// and a writer's queue are not in it. Defaults to Attempts × (CallTimeout + AttemptTimeout) + Backoffs(): 15.6s for a
 	// route that does not call.
 	Budget time.Duration
+	// NormalTime is what an attempt takes as a rule, its call included, say its p99. None is begun after a failure for which
+	// less of Budget is left: the record is parked if the route parks, else it is held for a back-off, and its budget, not
+	// its attempts, begins anew. downstream.Measured takes the p99 of the attempts that succeeded in the last half to one
+	// minute, once they are 100, and no more than CallTimeout + AttemptTimeout. Defaults to 0: any time is enough.
+	NormalTime time.Duration
 	// MaxHold is the longest that one Retry-After beyond the budget is obeyed, and a bound for nothing else: a
 	// dependency that is down is waited for as long as it takes. Defaults to 15m.
 	MaxHold time.Duration
@@ -68,6 +74,9 @@ func (p Policy) validate() error {
 	check(p.CallTimeout >= 0, "CallTimeout (%s) must not be negative", p.CallTimeout)
 	check(p.Budget >= p.CallTimeout+p.AttemptTimeout, "Budget (%s) must hold one attempt (CallTimeout %s + AttemptTimeout %s)",
 		p.Budget, p.CallTimeout, p.AttemptTimeout)
+	check(p.NormalTime >= 0 || p.NormalTime == downstream.Measured, "NormalTime (%s) must be positive, or downstream.Measured", p.NormalTime)
+	check(p.NormalTime <= p.CallTimeout+p.AttemptTimeout, "NormalTime (%s) must not exceed CallTimeout (%s) + AttemptTimeout (%s): no attempt has as much",
+		p.NormalTime, p.CallTimeout, p.AttemptTimeout)
 	check(p.MaxHold > 0, "MaxHold (%s) must be positive", p.MaxHold)
 	check(p.DeadLetterTimeout > 0, "DeadLetterTimeout (%s) must be positive", p.DeadLetterTimeout)
 	return errors.Join(errs...)

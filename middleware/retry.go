@@ -147,6 +147,7 @@ func (d *delivery) pass(rs []*record.Record, ps passes, soon *early, last downst
 	}
 	_, err := d.next(inner)
 	rs = soon.rest(rs)
+	d.rt.measure(rs, before)
 	chains := d.split(rs, before, err)
 	settled := len(rs) - foreign(rs)
 	for _, c := range chains {

@@ -120,6 +120,7 @@ type Route struct {
 	orderOnce   sync.Once
 	stuck       stuckCalls
 	room        room
+	times       attemptTimes
 	batchOnce   sync.Once
 	keyOnce     sync.Once
 	insideOnce  sync.Once
