@@ -244,6 +244,45 @@ func TestAudit_OfTheOffsetStore(t *testing.T) {
 	require.Equal(t, "it has a dead letter, and no dead row", a.audit(exitFailed).Findings[0].What)
 }
 
+// What a consumer does at this moment must not look wrong: verdicts whose letters are to come, parked records whose effect
+// has just been committed, duplicates, followers of parked keys.
+func TestAudit_BesideAConsumerThatRuns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.startWith(fated(w, consumer.Options{Attempts: 1, Park: &parking.Policy{Base: 20 * time.Millisecond, Cap: 20 * time.Millisecond, Rounds: 3}}))
+	const n = 300
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		for i := range n {
+			fate, id := map[int]string{3: "skip", 5: "down", 8: "unknown"}[i%10], fmt.Sprint("order-", i)
+			if i%20 == 17 {
+				id = fmt.Sprint("order-", i-1)
+			}
+			value, err := json.Marshal(order{ID: id, Fate: fate})
+			if err == nil {
+				err = w.client.ProduceSync(t.Context(), &kgo.Record{
+					Topic: "orders", Partition: int32(i % 4), Key: fmt.Appendf(nil, "c-%d", i%7), Value: value,
+					Headers: []kgo.RecordHeader{{Key: record.UUIDHeader, Value: []byte(id)}},
+				}).FirstErr()
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	a := &audited{w}
+	w.next() // from here on the database knows that the route reads the topic
+	var l *audit.Ledger
+	for began := time.Now(); l == nil || l.Records < n || l.Pending+l.Parked > 0; {
+		require.Less(t, time.Since(began), patience, "%+v", l)
+		l = a.audit(exitOK)
+	}
+	<-sent
+	require.Equal(t, []int64{n / 20 * 13, n / 20, n / 10, n / 10 * 2}, []int64{l.Effected, l.Duplicate, l.Skipped, l.Dead})
+}
+
 func TestAudit_WrongUseIsTold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

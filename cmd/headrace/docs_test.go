@@ -7,10 +7,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/headrace/headrace/consumer"
 	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/internal/kafkatest"
 	"github.com/headrace/headrace/parking"
 	"github.com/headrace/headrace/record"
 )
@@ -59,7 +62,11 @@ func operationsPage(t *testing.T) string {
 func nightWorld(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
-	w.start()
+	kafkatest.CreateTopic(t, w.brokers, "shipments", 1)
+	w.startWith(w.route("charge-order"), w.ships())
+	w.ship("order-12", "down")
+	w.ship("order-13", "good") // of the same customer
+	w.ship("order-15", "down")
 	w.die("order-17", "down")
 	w.die("order-18", "unknown")
 	w.order("order-19", []byte(`{"id": order-19}`))
@@ -70,6 +77,26 @@ func nightWorld(t *testing.T) *world {
 	w.order("order-21", value)
 	w.healthy.Store(true) // somebody has seen to it; what follows is the documentation's
 	return w
+}
+
+// ships is a route on a topic of its own that parks what is down.
+func (w *world) ships() consumer.AnyRoute {
+	route := w.route("ship-order")
+	route.Topic, route.Attempts, route.Park = "shipments", 1, &parking.Policy{Base: time.Hour}
+	return route
+}
+
+// ship sends an order to be shipped, which is parked: order-12 and 13 are of one customer.
+func (w *world) ship(id, fate string) {
+	w.t.Helper()
+	value, err := json.Marshal(order{ID: id, Fate: fate})
+	require.NoError(w.t, err)
+	key := []byte("c-12")
+	if id > "order-13" {
+		key = []byte("c-15")
+	}
+	w.produce("shipments", 0, time.Now(), key, value, record.Header{Key: record.UUIDHeader, Value: []byte(id)})
+	require.Equal(w.t, record.Parked, w.next().Outcome)
 }
 
 // transcript is what a command prints, on whatever stream. A replay and a burial are waited for until the consumer is
@@ -83,8 +110,13 @@ func (w *world) transcript(args []string) string {
 			w.seen.Add(1)
 		}
 	}
-	if args[0] == "bury" {
+	switch strings.Join(args[:2], " ") {
+	case "bury --group", "parked dead":
 		require.Equal(w.t, record.Dead, w.next().Outcome)
+	case "parked retry":
+		if !strings.Contains(r.out, "--dry-run") {
+			require.Equal(w.t, map[record.Outcome]int{record.Effected: 2}, w.outcomes(2))
+		}
 	}
 	return r.out + r.err
 }

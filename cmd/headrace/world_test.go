@@ -69,14 +69,14 @@ func (w *world) start() (stop func()) {
 	return w.startWith(w.route("charge-order"))
 }
 
-func (w *world) startWith(route consumer.AnyRoute) (stop func()) {
+func (w *world) startWith(routes ...consumer.AnyRoute) (stop func()) {
 	w.t.Helper()
 	c, err := consumer.New(consumer.Config{
 		Brokers: w.brokers, Group: "billing", DB: w.pool, CreateDeadLetterTopics: true,
 		HeartbeatInterval: 100 * time.Millisecond, CommitInterval: 50 * time.Millisecond,
 		Hooks:  &record.Hooks{OnSettle: func(i record.SettleInfo) { w.settled <- i }},
 		Logger: slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
-	}, route)
+	}, routes...)
 	require.NoError(w.t, err)
 	ctx, cancel := context.WithCancel(w.t.Context())
 	w.ended = make(chan struct{})
