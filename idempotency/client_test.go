@@ -100,7 +100,7 @@ func TestOurClient(t *testing.T) {
 		list, err := b.keys.Unknown(t.Context(), 1)
 		require.NoError(t, err)
 		fails = false
-		require.NoError(t, b.keys.ResolveNotDone(t.Context(), list[0].Key))
+		require.NoError(t, b.keys.ResolveNotDone(t.Context(), list[0]))
 		succeeds(t, c, "7")
 	})
 

@@ -4,12 +4,15 @@ import (
 	"context"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 )
 
 // FoundKey is a key that has a row.
 type FoundKey struct {
 	Key
+	// Run is what ResolveDone and ResolveNotDone decide of, if it is unknown.
+	Run uuid.UUID
 	// State is in_progress, unknown or finished.
 	State string
 	// StartedAt is when its request came, by the database's clock; FinishedAt is zero for one that is not.
@@ -41,7 +44,7 @@ func (k *Keys) Find(ctx context.Context, of Key, limit int) ([]FoundKey, error) 
 		var header []byte
 		var deadline, finished *time.Time
 		var past bool
-		err = row.Scan(&f.Route, &f.Method, &f.Principal, &f.Key.Key, &status, &header, &f.Answer.Body, &f.Note, &f.StartedAt, &deadline, &finished, &past)
+		err = row.Scan(&f.Route, &f.Method, &f.Principal, &f.Key.Key, &f.Run, &status, &header, &f.Answer.Body, &f.Note, &f.StartedAt, &deadline, &finished, &past)
 		if err != nil {
 			return f, err
 		}

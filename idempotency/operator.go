@@ -11,12 +11,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ErrNotUnknown reports a key that is not unknown: it is free, in progress or finished. Match with errors.Is.
-var ErrNotUnknown = errors.New("idempotency: the key is not unknown")
+// ErrNotUnknown reports a key that is not unknown any more, or is again, of a later run: somebody else has found out or
+// decided, and what was found out of the earlier run says nothing of it. Match with errors.Is.
+var ErrNotUnknown = errors.New("idempotency: the key is not unknown, or a later run of it is")
 
 // UnknownKey is a key of External of which nobody knows whether it was done.
 type UnknownKey struct {
 	Key
+	// Run is what is decided of. A key that runs again has another one.
+	Run uuid.UUID
 	// StartedAt is when its handler began, by the database's clock.
 	StartedAt time.Time
 	// Since is when it became unknown.
@@ -33,27 +36,27 @@ func (k *Keys) Unknown(ctx context.Context, limit int) ([]UnknownKey, error) {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (u UnknownKey, err error) {
-		err = row.Scan(&u.Route, &u.Method, &u.Principal, &u.Key.Key, &u.StartedAt, &u.Since, &u.Note)
+		err = row.Scan(&u.Route, &u.Method, &u.Principal, &u.Key.Key, &u.Run, &u.StartedAt, &u.Since, &u.Note)
 		return u, err
 	})
 }
 
-// ResolveDone says that an unknown key was done, and what its requests are answered from now on. It is ErrNotUnknown for
-// any other key.
-func (k *Keys) ResolveDone(ctx context.Context, key Key, a Answer) error {
+// ResolveDone says that the unknown run u of a key was done, and what the key's requests are answered from now on: as
+// much of u as Key and Run is needed. It is ErrNotUnknown for a run that is not unknown any more.
+func (k *Keys) ResolveDone(ctx context.Context, u UnknownKey, a Answer) error {
 	if a.Status < 200 || a.Status > 599 || !final(a.Status) {
 		return fmt.Errorf("idempotency: an answer %d says \"not now\": give one that is for good, as 201", a.Status)
 	}
 	if a.Header == nil {
 		a.Header = http.Header{}
 	}
-	return k.resolve(ctx, k.sql.done, key.args(append([]any{uuid.New()}, k.columns(a)...)...))
+	return k.resolve(ctx, k.sql.done, u.args(append([]any{u.Run}, append(k.columns(a), uuid.New())...)...))
 }
 
-// ResolveNotDone says that an unknown key was not done and will not be by the run that began: the next request with it
-// runs. It is ErrNotUnknown for any other key.
-func (k *Keys) ResolveNotDone(ctx context.Context, key Key) error {
-	return k.resolve(ctx, k.sql.notDone, key.args())
+// ResolveNotDone says that the unknown run u of a key was not done and will not be: the key's next request runs. As much
+// of u as Key and Run is needed. It is ErrNotUnknown for a run that is not unknown any more.
+func (k *Keys) ResolveNotDone(ctx context.Context, u UnknownKey) error {
+	return k.resolve(ctx, k.sql.notDone, u.args(u.Run))
 }
 
 func (k *Keys) resolve(ctx context.Context, sql string, args []any) error {

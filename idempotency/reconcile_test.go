@@ -146,16 +146,42 @@ func TestOperator(t *testing.T) {
 	require.Len(t, list, 2)
 
 	answer := idempotency.Answer{Status: http.StatusCreated, Body: []byte("charge 9")}
-	require.ErrorContains(t, b.keys.ResolveDone(t.Context(), list[0].Key, idempotency.Answer{Status: 503}), "503")
-	require.NoError(t, b.keys.ResolveDone(t.Context(), list[0].Key, answer))
-	require.NoError(t, b.keys.ResolveNotDone(t.Context(), list[1].Key))
+	require.ErrorContains(t, b.keys.ResolveDone(t.Context(), list[0], idempotency.Answer{Status: 503}), "503")
+	require.NoError(t, b.keys.ResolveDone(t.Context(), list[0], answer))
+	require.NoError(t, b.keys.ResolveNotDone(t.Context(), list[1]))
 	for _, u := range list {
-		require.ErrorIs(t, b.keys.ResolveNotDone(t.Context(), u.Key), idempotency.ErrNotUnknown)
-		require.ErrorIs(t, b.keys.ResolveDone(t.Context(), u.Key, answer), idempotency.ErrNotUnknown)
+		require.ErrorIs(t, b.keys.ResolveNotDone(t.Context(), u), idempotency.ErrNotUnknown)
+		require.ErrorIs(t, b.keys.ResolveDone(t.Context(), u, answer), idempotency.ErrNotUnknown)
 	}
 	require.Equal(t, "charge 9", b.post("done", "7").body)
 	require.Equal(t, "charge 1", b.post("not done", "7").body)
 	list, err = b.keys.Unknown(t.Context(), 10)
 	require.NoError(t, err)
 	require.Empty(t, list)
+}
+
+// Two operators have the same list. What the second has found out is of a run that is over.
+func TestOperator_DecidesOfTheRunThatWasListed(t *testing.T) {
+	t.Parallel()
+	var x world
+	b := open(t, external(func(w http.ResponseWriter, r *http.Request) {
+		x.done.Add(1)
+		w.WriteHeader(http.StatusBadGateway)
+	}, nil))
+	unknown := func() idempotency.UnknownKey {
+		list, err := b.keys.Unknown(t.Context(), 10)
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+		return list[0]
+	}
+	b.post("k", "7")
+	before := unknown()
+	require.NoError(t, b.keys.ResolveNotDone(t.Context(), before))
+	b.post("k", "7")
+	require.ErrorIs(t, b.keys.ResolveNotDone(t.Context(), before), idempotency.ErrNotUnknown)
+	require.ErrorIs(t, b.keys.ResolveDone(t.Context(), before, idempotency.Answer{Status: http.StatusCreated}), idempotency.ErrNotUnknown)
+	require.Equal(t, "outcome-unknown", b.post("k", "7").problem(t))
+	require.EqualValues(t, 2, x.done.Load())
+	require.NoError(t, b.keys.ResolveDone(t.Context(), unknown(), idempotency.Answer{Status: http.StatusCreated}))
+	require.True(t, b.post("k", "7").replayed())
 }

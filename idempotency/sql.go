@@ -53,17 +53,18 @@ func textsFor(table string, timeout time.Duration) texts {
 		leave:  update + "deadline = statement_timestamp(), note = $6::text" + ours + open,
 		// One asks what became of it, and meanwhile it is in progress; its owner may still finish.
 		reopen:  update + "deadline = " + deadline + ours + unknown,
-		resolve: update + answer + ", token = $9::uuid" + ours + open,
+		resolve: update + "token = $9::uuid, " + answer + ours + open,
 		retry:   update + "token = $6::uuid, started_at = statement_timestamp(), deadline = " + deadline + ", note = null" + ours + open,
 
-		unknown: "select route, method, principal, key, started_at, deadline, coalesce(note, '') from " + table +
+		unknown: "select route, method, principal, key, token, started_at, deadline, coalesce(note, '') from " + table +
 			" where status is null and deadline <= statement_timestamp() order by deadline limit $1::int",
-		find: "select route, method, principal, key, status, header, body, coalesce(note, ''), started_at, deadline, finished_at, " +
+		find: "select route, method, principal, key, token, status, header, body, coalesce(note, ''), started_at, deadline, finished_at, " +
 			"coalesce(deadline <= statement_timestamp(), false) from " + table + " where key = $4::text and ($1::text = '' or route = $1::text) " +
 			"and ($2::text = '' or method = $2::text) and ($3::text = '' or principal = $3::text) order by route, method, principal limit $5::int",
-		done: update + "token = $5::uuid, " + answer + whereKey + unknown,
-		// The token fences an owner that still runs off: its finish finds nothing.
-		notDone: "delete from " + table + whereKey + unknown,
+		// The token fences an owner that still runs off: its finish finds nothing. It fences an operator off, too: the key was
+		// listed as unknown -> somebody else had it run again -> that run is unknown, and was done.
+		done:    update + "token = $9::uuid, " + answer + ours + unknown,
+		notDone: "delete from " + table + ours + unknown,
 		stats: "select route, count(*) filter (where deadline > statement_timestamp()), count(*) filter (where deadline <= statement_timestamp()), " +
 			"greatest(0, 1000 * extract(epoch from statement_timestamp() - min(deadline)))::bigint from " + table +
 			" where status is null group by route",

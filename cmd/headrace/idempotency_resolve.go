@@ -107,10 +107,11 @@ func (f *keysResolveFlags) resolve(ctx context.Context, s streams, name string) 
 			return err
 		}
 	}
+	unknown := idempotency.UnknownKey{Key: k.Key, Run: k.Run}
 	if f.done {
-		err = keys.ResolveDone(ctx, k.Key, a)
+		err = keys.ResolveDone(ctx, unknown, a)
 	} else {
-		err = keys.ResolveNotDone(ctx, k.Key)
+		err = keys.ResolveNotDone(ctx, unknown)
 	}
 	switch {
 	case errors.Is(err, idempotency.ErrNotUnknown):

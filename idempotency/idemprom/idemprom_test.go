@@ -157,7 +157,7 @@ func TestMetrics(t *testing.T) {
 		list, err := s.keys.Unknown(t.Context(), 10)
 		require.NoError(t, err)
 		require.Len(t, list, 1)
-		require.NoError(t, s.keys.ResolveNotDone(t.Context(), list[0].Key))
+		require.NoError(t, s.keys.ResolveNotDone(t.Context(), list[0]))
 		s.shows(t, map[string]float64{"running_keys{route=pay}": 0, "unknown_keys{route=pay}": 0})
 		require.Eventually(t, func() bool {
 			got, _ := scrape(t, s.metrics)
