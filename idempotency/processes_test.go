@@ -51,7 +51,10 @@ func serveAsProcess(dsn string) int {
 		return fail(err)
 	}
 	fmt.Println("http://" + listener.Addr().String())
-	server := &http.Server{Handler: keys.Tx("charge", http.HandlerFunc(gated)), ReadHeaderTimeout: time.Second}
+	mux := http.NewServeMux()
+	mux.Handle("/charges", keys.Tx("charge", http.HandlerFunc(gated)))
+	mux.Handle("/payouts", keys.External("payout", gatedOutside(pool), nil))
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
 	go func() { _ = server.Serve(listener) }()
 	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 	return 0
@@ -68,6 +71,23 @@ func gated(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	created(w, id)
+}
+
+// gatedOutside has its effect where no transaction of the key's is, and waits there.
+func gatedOutside(elsewhere *pgxpool.Pool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key, _ := idempotency.KeyOf(r.Context())
+		var id int64
+		err := elsewhere.QueryRow(r.Context(), "insert into effects (key) values ($1) returning id", key.Key).Scan(&id)
+		if err == nil {
+			_, err = elsewhere.Exec(r.Context(), "select pg_advisory_xact_lock_shared($1)", gateLock)
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		created(w, id)
+	})
 }
 
 // process starts a service, and gives its address and what kills it.
@@ -99,7 +119,7 @@ func process(t *testing.T, dsn string) (url string, kill func()) {
 func TestTwoProcesses(t *testing.T) {
 	t.Parallel()
 	for name, die := range map[string]func(t *testing.T, pool *pgxpool.Pool, kill func()){
-		"NothingDies": func(*testing.T, *pgxpool.Pool, func()) {},
+		"NothingDies": nil,
 		"TheOwnersBackendIsKilled": func(t *testing.T, pool *pgxpool.Pool, _ func()) {
 			t.Helper()
 			var killed bool
@@ -110,16 +130,42 @@ func TestTwoProcesses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			hundred(t, die)
+			hundred(t, "/charges", die, nil)
+		})
+		t.Run("External/"+name, func(t *testing.T) {
+			t.Parallel()
+			resolve := resolveAll
+			if die == nil {
+				resolve = nil
+			}
+			hundred(t, "/payouts", die, resolve)
 		})
 	}
+}
+
+// resolveAll is an operator who knows that it was done.
+func resolveAll(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	keys, err := idempotency.New(pool, idempotency.Config{Principal: idempotency.OnePrincipal})
+	require.NoError(t, err)
+	_, err = pool.Exec(t.Context(), "update headrace.idempotency set deadline = statement_timestamp() where status is null")
+	require.NoError(t, err)
+	list, err := keys.Unknown(t.Context(), 10)
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.NoError(t, keys.ResolveDone(t.Context(), list[0], idempotency.Answer{Status: http.StatusCreated}))
 }
 
 // waits finds the owner, who waits at the gate.
 const waits = "locktype = 'advisory' and objid = 4711 and not granted"
 
-func hundred(t *testing.T, die func(t *testing.T, pool *pgxpool.Pool, kill func())) {
+// hundred has the owner of a key die, if at all, when it has had its effect and not answered. What nobody knows then is
+// resolved.
+func hundred(t *testing.T, path string, die func(*testing.T, *pgxpool.Pool, func()), resolve func(*testing.T, *pgxpool.Pool)) {
 	t.Helper()
+	submit := func(url string) response {
+		return post(t.Context(), url, "k", "7", func(r *http.Request) { r.URL.Path = path })
+	}
 	dsn := pgtest.DSN(t, migrations.Up, withEffects)
 	pool := pgtest.Pool(t, dsn)
 	owner, kill := process(t, dsn)
@@ -130,8 +176,8 @@ func hundred(t *testing.T, die func(t *testing.T, pool *pgxpool.Pool, kill func(
 	_, err = gate.Exec(t.Context(), "select pg_advisory_xact_lock($1)", gateLock)
 	require.NoError(t, err)
 
-	answers := make(chan response, 100)
-	go func() { answers <- post(t.Context(), owner, "k", "7") }()
+	answers, first := make(chan response, 100), make(chan response, 1)
+	go func() { first <- submit(owner) }()
 	require.Eventually(t, func() bool {
 		var n int
 		return pool.QueryRow(t.Context(), "select count(*) from pg_locks where "+waits).Scan(&n) == nil && n == 1
@@ -139,15 +185,23 @@ func hundred(t *testing.T, die func(t *testing.T, pool *pgxpool.Pool, kill func(
 
 	var wg sync.WaitGroup
 	for n := range 98 {
-		wg.Go(func() { answers <- post(t.Context(), []string{owner, other}[n%2], "k", "7") })
+		wg.Go(func() { answers <- submit([]string{owner, other}[n%2]) })
 	}
 	wg.Wait()
-	die(t, pool, kill)
+	if die != nil {
+		die(t, pool, kill)
+		first <- <-first // it is over before the gate is opened
+	}
 	require.NoError(t, gate.Rollback(t.Context()))
+	answers <- <-first
+	if resolve != nil {
+		require.Equal(t, http.StatusConflict, submit(other).status, "nobody knows")
+		resolve(t, pool)
+	}
 
 	// The hundredth comes until it is answered.
 	require.Eventually(t, func() bool {
-		last := post(t.Context(), other, "k", "7")
+		last := submit(other)
 		if last.status != http.StatusCreated {
 			return false
 		}
@@ -164,6 +218,6 @@ func hundred(t *testing.T, die func(t *testing.T, pool *pgxpool.Pool, kill func(
 	var n int
 	require.NoError(t, pool.QueryRow(t.Context(), "select count(*) from effects where key = 'k'").Scan(&n))
 	require.Equal(t, 1, n)
-	again := post(t.Context(), other, "k", "7")
+	again := submit(other)
 	require.True(t, again.replayed())
 }

@@ -2,8 +2,11 @@ package idempotency_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -95,6 +98,42 @@ func TestSweep(t *testing.T) {
 		require.Equal(t, 2, b.rows(), "what is new, and what is unknown")
 		require.Equal(t, http.StatusCreated, b.post("old", "7").status)
 		require.Equal(t, 2, b.effects("old"), "past its retention a key is a new one")
+	})
+
+	// A service that was down for long, or has just been given a shorter retention, has many; and its requests come meanwhile.
+	t.Run("SeveralProcessesSweepWhileRequestsCome", func(t *testing.T) {
+		t.Parallel()
+		b := open(t, tx(charge))
+		const old = 20_000
+		b.exec(fmt.Sprintf(`insert into headrace.idempotency (route, method, principal, key, fingerprint, token, status, header, body, finished_at)
+			select 'charge', 'POST', 'acme', 'old-' || n, '', gen_random_uuid(), 201, '', '', statement_timestamp() - interval '31 days' - interval '1 ms' * (n / 7)
+			from generate_series(1, %d) n`, old))
+		var swept atomic.Int64
+		var sweeps, clients sync.WaitGroup
+		for range 3 {
+			sweeps.Go(func() {
+				n, err := b.keys.Sweep(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				swept.Add(n)
+			})
+		}
+		for n := range 4 {
+			clients.Go(func() {
+				for i := range 25 {
+					if r := b.post(fmt.Sprint("new-", n, "-", i), "7"); r.status != http.StatusCreated {
+						t.Errorf("%d %v", r.status, r.err)
+					}
+				}
+			})
+		}
+		sweeps.Wait()
+		clients.Wait()
+		rest, err := b.keys.Sweep(t.Context()) // what each left to another
+		require.NoError(t, err)
+		require.EqualValues(t, old, swept.Load()+rest)
+		require.Equal(t, 100, b.rows())
 	})
 
 	t.Run("RunDoesItUntilItsContextEnds", func(t *testing.T) {

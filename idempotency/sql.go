@@ -68,8 +68,10 @@ func textsFor(table string, timeout time.Duration) texts {
 		stats: "select route, count(*) filter (where deadline > statement_timestamp()), count(*) filter (where deadline <= statement_timestamp()), " +
 			"greatest(0, 1000 * extract(epoch from statement_timestamp() - min(deadline)))::bigint from " + table +
 			" where status is null group by route",
-		sweep: "delete from " + table + " where ctid = any (array(select ctid from " + table +
-			" where finished_at < statement_timestamp() - $1::interval order by finished_at limit $2::int for update skip locked))",
+		// From a floor on: what the last step has deleted stays in the index for as long as somebody may still see it.
+		sweep: "with gone as (delete from " + table + " where ctid = any (array(select ctid from " + table +
+			" where finished_at >= coalesce($3::timestamptz, '-infinity') and finished_at < statement_timestamp() - $1::interval " +
+			"order by finished_at limit $2::int for update skip locked)) returning finished_at) select count(*), max(finished_at) from gone",
 	}
 }
 

@@ -44,10 +44,12 @@ func (k *Keys) tellStats(ctx context.Context) error {
 // unknown stays.
 func (k *Keys) Sweep(ctx context.Context) (swept int64, err error) {
 	defer func() { k.cfg.Hooks.sweep(swept) }()
+	var floor *time.Time
 	for {
-		tag, err := k.pool.Exec(ctx, k.sql.sweep, k.cfg.Retention, sweepStep)
-		swept += tag.RowsAffected()
-		if err != nil || tag.RowsAffected() < sweepStep {
+		var step int64
+		err := k.pool.QueryRow(ctx, k.sql.sweep, k.cfg.Retention, sweepStep, floor).Scan(&step, &floor)
+		swept += step
+		if err != nil || step < sweepStep {
 			return swept, err
 		}
 	}
