@@ -17,6 +17,8 @@ type contender struct {
 	jvm     string // the module of peers/jvm, "" for this binary
 	options child.Options
 	books   load.Books
+	// silent calls nobody, in a scenario of those who do.
+	silent bool
 	// change makes the topic another one than the scenario's.
 	change func(*load.Shape)
 }
@@ -25,6 +27,12 @@ type contender struct {
 func (c contender) with(name string, set func(*child.Options)) contender {
 	c.name += "/" + name
 	set(&c.options)
+	return c
+}
+
+// silent is the contender among those who call.
+func silent(c contender) contender {
+	c.silent = true
 	return c
 }
 

@@ -107,6 +107,9 @@ func (b *bench) launch(c contender, spec child.Spec) (*child.Process, error) {
 
 // once measures one run, from the first record's handler to the last effect, and verifies it.
 func (b *bench) once(ctx context.Context, topic *load.Topic, c contender, svc *service) (run result.Run, err error) {
+	if c.silent {
+		svc = nil
+	}
 	if err := errors.Join(load.Reset(ctx, b.db, topic.Keys), svc.forget(ctx)); err != nil {
 		return run, err
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // calls is a handler that asks a service before it writes: one POST over HTTP that is answered after 5 ms, then the same
-// UPDATE and inbox row as in throughput.
+// UPDATE and inbox row as in throughput. Beside it stands the route without the call.
 func calls(ctx context.Context, b *bench) error {
 	svc, stop, err := startPayments(ctx)
 	if err != nil {
@@ -24,6 +24,7 @@ func calls(ctx context.Context, b *bench) error {
 		route.with("in-flight-256", func(o *child.Options) { o.InFlight = 256 }),
 		queue.with("in-flight-256", func(o *child.Options) { o.InFlight = 256 }),
 		route.with("kafka-stock", func(o *child.Options) { o.Transport = "stock" }),
+		silent(headrace("apply", "inbox")),
 	}
 	// The stock stack makes one call a partition at a time: with more of them there is more to do in the same time.
 	for _, shape := range []load.Shape{{Partitions: 1, Records: b.calls}, {Partitions: 8, Records: 4 * b.calls}} {

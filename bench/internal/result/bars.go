@@ -124,7 +124,10 @@ func (t table) ofTrouble() []Bar {
 	}
 	for _, partitions := range []int32{one, eight} {
 		name := "Calls of 5 ms, 256 in flight, to stock, " + at(partitions)
-		bars = append(bars, least(name, 10, ratio(rate("calls", partitions, "headrace-call/in-flight-256"), rate("calls", partitions, Stock)), "x"))
+		calls := rate("calls", partitions, "headrace-call/in-flight-256")
+		bars = append(bars, least(name, 10, ratio(calls, rate("calls", partitions, Stock)), "x"))
+		name = "Calls of 5 ms, 256 in flight, to the route without, " + at(partitions)
+		bars = append(bars, least(name, 0.6, ratio(calls, rate("calls", partitions, apply)), "x"))
 	}
 	return bars
 }
