@@ -16,3 +16,11 @@ func (everybodys) takeLease(context.Context, uuid.UUID, time.Duration) (bool, er
 	return true, nil
 }
 func (everybodys) leaveLease(context.Context, uuid.UUID) error { return nil }
+
+// Statements are what is explained.
+func Statements() map[string]string {
+	return map[string]string{"read": readSQL, "delete": deleteSQL, "size": sizeSQL, "split": splitSQL}
+}
+
+// SizePages is what a look at the size reads at most.
+const SizePages = sizePages

@@ -11,21 +11,28 @@ import (
 	"github.com/headrace/headrace/record"
 )
 
-// sizeSQL also finds the oldest transaction in the database that keeps what was deleted from being cleared away.
-const sizeSQL = `select coalesce(sum(events), 0)::bigint, coalesce(sum(bytes), 0)::bigint,
-	coalesce(extract(epoch from clock_timestamp() - min(created_at)), 0)::float8,
+// sizePages is up to how many pages the table is counted. Of a larger one so many are drawn by lot, and stand for all.
+const sizePages = 2000
+
+// sizeSQL also finds the oldest transaction in the database that keeps what was deleted from being cleared away. The first
+// row is about the oldest.
+const sizeSQL = `with t as (select greatest(pg_relation_size('headrace.outbox') / current_setting('block_size')::bigint, $1::bigint) as pages),
+	s as (select sum(events) as events, sum(bytes) as bytes
+		from headrace.outbox tablesample system ((select 100.0 * $1::bigint / pages from t)))
+select coalesce(s.events * t.pages / $1::bigint, 0)::bigint, coalesce(s.bytes * t.pages / $1::bigint, 0)::bigint,
+	coalesce((select extract(epoch from clock_timestamp() - created_at) from headrace.outbox order by id limit 1), 0)::float8,
 	coalesce((select extract(epoch from clock_timestamp() - min(xact_start)) from pg_stat_activity
 		where datname = current_database() and backend_xmin is not null and pid <> pg_backend_pid()), 0)::float8
-from headrace.outbox`
+from t, s`
 
 func (t table) size(ctx context.Context) (i record.OutboxInfo, err error) {
 	var oldest, snapshot float64
-	err = t.pool.QueryRow(ctx, sizeSQL).Scan(&i.Rows, &i.Bytes, &oldest, &snapshot)
+	err = t.pool.QueryRow(ctx, sizeSQL, sizePages).Scan(&i.Rows, &i.Bytes, &oldest, &snapshot)
 	i.Oldest, i.Snapshot = seconds(oldest), seconds(snapshot)
 	return i, err
 }
 
-// Size tells what waits in the outbox of pool's database. The error is a migrations.ErrVersion where the schema is not this
+// Size tells what waits in the outbox of pool's database, by an estimate where that is more than some 16 MB. The error is a migrations.ErrVersion where the schema is not this
 // build's, else the database's.
 func Size(ctx context.Context, pool *pgxpool.Pool) (record.OutboxInfo, error) {
 	if err := migrations.Check(ctx, pool); err != nil {

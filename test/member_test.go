@@ -24,6 +24,7 @@ import (
 	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/kafka/stock"
+	"github.com/headrace/headrace/outbox"
 	"github.com/headrace/headrace/parking"
 	"github.com/headrace/headrace/record"
 )
@@ -45,6 +46,7 @@ type setup struct {
 	Eager      bool
 	Stock      bool // under watermill-kafka's Subscriber
 	DrainGrace time.Duration
+	Forwards   bool // the outbox
 	Caller     caller
 	Attempts   int
 	Park       *parking.Policy
@@ -75,6 +77,9 @@ func (s setup) config(pool *pgxpool.Pool, log *slog.Logger) consumer.Config {
 	}
 	if s.Stock {
 		cfg.Transport = stock.Transport()
+	}
+	if s.Forwards {
+		cfg.Outbox = &outbox.Config{AlarmRows: 500, StatsInterval: time.Second, Lease: 3 * time.Second}
 	}
 	if s.Tune != nil {
 		s.Tune(&cfg)
