@@ -31,6 +31,7 @@ var scenarios = []scenario{
 	{"stuck", "one key's handlers hang, against none: when the others are done", stuckKey},
 	{"latency", "from due to committed, an open loop at 10, 50 and 90 % of the top rate, and at 20 records a second", latency},
 	{"outbox", "events from their transactions into Kafka at 3 ms a produce, against watermill-sql; and routes with an event a record, against none", outboxes},
+	{"parking", "records into parking, and out of it through the whole stack, alone and beside a million that wait (BENCH_BACKLOG)", parkings},
 	{"memory", "a backlog at full speed, and behind a slow handler", memory},
 }
 

@@ -19,7 +19,7 @@ const maxBatchTimeMS = 200
 // Bars says what of the bars these results meet.
 func Bars(results []Result) (bars []Bar) {
 	b := table(results)
-	for _, group := range [][]Bar{b.ofApply(), b.ofQueue(), b.ofBatch(), b.ofStores(), b.ofLatency(), b.ofCost(), b.ofTrouble(), b.ofOutbox()} {
+	for _, group := range [][]Bar{b.ofApply(), b.ofQueue(), b.ofBatch(), b.ofStores(), b.ofLatency(), b.ofCost(), b.ofTrouble(), b.ofOutbox(), b.ofParking()} {
 		bars = append(bars, group...)
 	}
 	return bars
@@ -142,6 +142,15 @@ func (t table) ofOutbox() []Bar {
 		name := "headrace-" + strings.ToLower(kind) + "-inbox"
 		with, without := t.rate("outbox-route", eight, named(name+"/outbox")), t.rate("outbox-route", eight, named(name))
 		bars = append(bars, least("An event a record to none, "+kind, 0.75, ratio(with, without), "x"))
+	}
+	return bars
+}
+
+func (t table) ofParking() (bars []Bar) {
+	for _, c := range [][2]string{{"headrace", "nothing else waits"}, {"headrace/others-wait", "others wait"}} {
+		bars = append(bars,
+			least("Into parking while "+c[1], 10_000, t.rate("parking-in", eight, named(c[0])), "/s"),
+			least("Out of parking while "+c[1], 5_000, t.rate("parking-out", eight, named(c[0])), "/s"))
 	}
 	return bars
 }
