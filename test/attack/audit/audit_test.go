@@ -138,6 +138,11 @@ func (w *world) row(id string, state int, offset int64) {
 		select id, $1, $2, 0, $3 from headrace.consumers`, keyOf(id), state, hash)
 }
 
+func (w *world) park(id string, offset int64) {
+	w.exec(`insert into headrace.parked_records (consumer_id, key_id, topic_id, part, off, message_id, envelope)
+		select id, 1, $1, 0, $2, $3, '' from headrace.consumers`, w.topicID, offset, keyOf(id))
+}
+
 func (w *world) effect(id string, offset int64) {
 	w.exec(`insert into effects (route, topic, part, off, id, key, account, amount) values ('post', $1, 0, $2, $3, 'k', 1, 10)`,
 		w.topic(), offset, []byte(id))
@@ -174,6 +179,21 @@ func TestALedgerThatAddsUpIsCounted(t *testing.T) {
 	left, err := Left(t.Context(), w.ledger)
 	require.NoError(t, err)
 	require.Empty(t, left)
+}
+
+func TestARecordThatIsParkedIsNeitherLostNorDone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.further(Effect, "id-y")
+	w.park("id-y", r.Offset)
+	w.commit(r.Offset + 1)
+	got, err := Run(t.Context(), w.ledger)
+	require.NoError(t, err)
+	require.Equal(t, 1, got.Parked)
+	require.Empty(t, got.Violations)
+	left, err := Left(t.Context(), w.ledger)
+	require.NoError(t, err)
+	require.Equal(t, "0 events in the outbox, 1 records parked", left)
 }
 
 // TestWhatIsWrongIsFound plants a violation in a ledger that adds up: an auditor that sees nothing has seen nothing.
@@ -217,7 +237,8 @@ func TestWhatIsWrongIsFound(t *testing.T) {
 			w.exec(`delete from effects where off = 2`)
 			w.exec(`update headrace.inbox set state = 2 where message_id = $1`, keyOf("id-2"))
 		}, "0/2 is LOST"},
-		"EventOfNoEffect": {func(w *world) { w.produce(w.event(55)) }, `event "event-0-55" at 0/7 is of no effect`},
+		"EventOfNoEffect":       {func(w *world) { w.produce(w.event(55)) }, `event "event-0-55" at 0/7 is of no effect`},
+		"EffectOfAParkedRecord": {func(w *world) { w.park("id-2", 2) }, "0/2 is parked, and has 1 effects and 0 dead letters"},
 		"EventsOutOfOrder": {func(w *world) {
 			w.worked(w.further(Effect, "id-y"))
 			w.worked(w.further(Effect, "id-z"))

@@ -16,6 +16,7 @@ type books struct {
 	effects map[place][]effect    // also those of its replays
 	letters map[place][]letter
 	rows    map[uuid.UUID]row
+	parked  map[uuid.UUID]bool
 	count   Count
 }
 
@@ -31,6 +32,7 @@ const (
 	duplicate outcome = "duplicate"
 	skipped   outcome = "skipped"
 	dead      outcome = "dead"
+	parked    outcome = "parked"
 	lost      outcome = "lost"
 )
 
@@ -49,6 +51,8 @@ func (b *books) outcomes() {
 		case dead:
 			b.count.Dead++
 			b.count.Reasons[b.letters[placeOf(r)][0].fields["headrace-reason"]]++
+		case parked:
+			b.count.Parked++
 		case lost: // it has been complained about
 		}
 		b.fated(r, o)
@@ -60,7 +64,7 @@ func (b *books) outcomes() {
 func (b *books) fated(r *kgo.Record, o outcome) {
 	fate := text(r, FateHeader)
 	switch {
-	case fate == "" || o == lost || o == duplicate:
+	case fate == "" || o == lost || o == duplicate || o == parked:
 	case fate == Effect && o != effected, fate == Skip && o != skipped, fate == Dead && o != dead && !b.replayed(r):
 		why := ""
 		for _, l := range b.letters[placeOf(r)] {
@@ -81,6 +85,9 @@ func (b *books) replayed(r *kgo.Record) bool {
 
 func (b *books) outcome(r *kgo.Record) outcome {
 	at := placeOf(r)
+	if b.parked[b.id(r)] && len(b.effects[at])+len(b.letters[at]) > 0 {
+		b.complain("%s is parked, and has %d effects and %d dead letters", at, len(b.effects[at]), len(b.letters[at]))
+	}
 	switch n := len(b.effects[at]); {
 	case n > 1:
 		b.complain("%s has %d effects", at, n)
@@ -141,6 +148,8 @@ func (b *books) silent(r *kgo.Record) outcome {
 		return lost
 	}
 	switch {
+	case !ok && b.parked[b.id(r)]:
+		return parked
 	case b.ByOffset && !ok && text(r, FateHeader) == Skip:
 		return skipped // nothing else shows it
 	case !ok:

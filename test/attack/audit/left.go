@@ -9,7 +9,8 @@ import (
 )
 
 // Left says what the group has not dealt with yet, "" for nothing: a partition that is not committed to where consumers may
-// read, or events in the outbox. Where the last thing that stands in a partition is a transaction's marker, which no
+// read, events in the outbox, or
+// records that are parked. Where the last thing that stands in a partition is a transaction's marker, which no
 // consumer sees, Run knows better; so it is asked about what is nearly committed.
 func Left(ctx context.Context, l Ledger) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -19,12 +20,13 @@ func Left(ctx context.Context, l Ledger) (string, error) {
 		return "", err
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	var waiting int
-	if err := conn.QueryRow(ctx, `select count(*) from headrace.outbox`).Scan(&waiting); err != nil {
+	var waiting, parked int
+	const question = `select (select count(*) from headrace.outbox), (select count(*) from headrace.parked_records)`
+	if err := conn.QueryRow(ctx, question).Scan(&waiting, &parked); err != nil {
 		return "", err
 	}
-	if waiting > 0 {
-		return fmt.Sprintf("%d events in the outbox", waiting), nil
+	if waiting+parked > 0 {
+		return fmt.Sprintf("%d events in the outbox, %d records parked", waiting, parked), nil
 	}
 	rd, err := newReader(l.Brokers)
 	if err != nil {

@@ -91,12 +91,13 @@ func (a *auditor) offsets() {
 
 func (a *auditor) route(ctx context.Context, route Route) error {
 	b := &books{Route: route, topic: a.topics[route.Topic], byHash: map[int64]*kgo.Record{}, letters: a.letters(route)}
-	var err, err2, err3, err4 error
+	var err, err2, err3, err4, err5 error
 	b.effects, err = readEffects(ctx, a.conn, route.Name, route.Topic)
 	b.rows, err2 = readInbox(ctx, a.conn, a.Group, route.Name)
+	b.parked, err5 = readParked(ctx, a.conn, a.Group, route.Name)
 	replayed, err3 := readEffects(ctx, a.conn, route.Name, a.replayTopic(route.Topic))
 	unbalanced, err4 := balances(ctx, a.conn, route.Name)
-	if err := errors.Join(err, err2, err3, err4); err != nil {
+	if err := errors.Join(err, err2, err3, err4, err5); err != nil {
 		return err
 	}
 	for _, r := range b.topic.records {

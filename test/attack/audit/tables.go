@@ -68,6 +68,22 @@ func readInbox(ctx context.Context, conn *pgx.Conn, group, route string) (map[uu
 	return found, err
 }
 
+// readParked are the ids of the records that wait in the database.
+func readParked(ctx context.Context, conn *pgx.Conn, group, route string) (map[uuid.UUID]bool, error) {
+	rows, err := conn.Query(ctx, `select p.message_id from headrace.parked_records p
+		join headrace.consumers c on c.id = p.consumer_id where c.consumer_group = $1 and c.route = $2`, group, route)
+	if err != nil {
+		return nil, err
+	}
+	found := map[uuid.UUID]bool{}
+	var id uuid.UUID
+	_, err = pgx.ForEachRow(rows, []any{&id}, func() error {
+		found[id] = true
+		return nil
+	})
+	return found, err
+}
+
 // balances finds accounts that do not have what their effects add up to.
 func balances(ctx context.Context, conn *pgx.Conn, route string) (found []string, err error) {
 	rows, err := conn.Query(ctx, `select account, coalesce(b.amount, 0), coalesce(e.amount, 0) from

@@ -34,6 +34,7 @@ const (
 	Panics   = "panic"    // as a bug does
 	Slow     = "slow"     // N milliseconds in the database
 	Deadlock = "deadlock" // locks the account N first, or last
+	Later    = "later"    // is parked until it is N milliseconds old, by the route that parks
 	Breaks   = "break"    // makes the transaction fail, and says that all is well
 	Exit     = "exit"     // ends the process
 	Hang     = "hang"     // never returns

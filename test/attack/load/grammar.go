@@ -61,6 +61,8 @@ func (g *grammar) odd() *kgo.Record {
 		return g.order(Deadlock, g.rng.IntN(Accounts), audit.Effect)
 	case n < 17:
 		return g.order(Breaks, 0, audit.Dead)
+	case n < 19:
+		return g.order(Later, 500+g.rng.IntN(4000), audit.Effect)
 	}
 	return g.order("", 0, audit.Effect)
 }

@@ -2,6 +2,7 @@ package member
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,8 +11,10 @@ import (
 
 	"github.com/headrace/headrace/consumer"
 	"github.com/headrace/headrace/dedup"
+	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/outbox"
+	park "github.com/headrace/headrace/parking"
 	"github.com/headrace/headrace/test/attack/audit"
 	"github.com/headrace/headrace/test/attack/load"
 )
@@ -34,6 +37,7 @@ func Audited(prefix string) []audit.Route {
 		{Name: "batch", Topic: prefix + "orders"},
 		{Name: "offset-apply", Topic: prefix + "offsets", ByOffset: true},
 		{Name: "offset-batch", Topic: prefix + "offsets", ByOffset: true},
+		{Name: "park", Topic: prefix + "source"},
 		{Name: "publish", Topic: prefix + "source", Publishes: prefix + "events"},
 		{Name: "downstream", Topic: prefix + "events"},
 	}
@@ -50,6 +54,7 @@ func routes(prefix string) []consumer.AnyRoute {
 		batch("batch", orders, options(dedup.ByID)),
 		apply("offset-apply", offsets, options(dedup.ByOffset), nil),
 		batch("offset-batch", offsets, options(dedup.ByOffset)),
+		parking(prefix + "source"),
 		apply("publish", prefix+"source", options(dedup.ByID), func(tx pgx.Tx, e consumer.Event[load.Order]) error {
 			return publish(tx, prefix+"events", e)
 		}),
@@ -84,6 +89,19 @@ func batch(name, topic string, o consumer.Options) consumer.AnyRoute {
 			return together(ctx, tx, name, es)
 		},
 	}
+}
+
+// parking is a route whose records may wait in the database, and come back soon.
+func parking(topic string) consumer.AnyRoute {
+	o := options(dedup.ByID)
+	o.Park = &park.Policy{Base: time.Second, Cap: 2 * time.Second, Lease: 5 * time.Second}
+	return apply("park", topic, o, func(_ pgx.Tx, e consumer.Event[load.Order]) error {
+		age := time.Since(e.Timestamp) // negative of some, which are of tomorrow
+		if e.Data.Do == load.Later && age >= 0 && age < time.Duration(e.Data.N)*time.Millisecond {
+			return fault.Park(errors.New("not yet"), time.Second)
+		}
+		return nil
+	})
 }
 
 // publish tells of an effect by way of the outbox.
