@@ -34,7 +34,7 @@ func (g *grammar) next() []*kgo.Record {
 		return []*kgo.Record{g.huge()}
 	case n < 64:
 		return []*kgo.Record{g.manyHeaders()}
-	case n < 70 && g.killers:
+	case n < 66 && g.killers:
 		return []*kgo.Record{g.order([]string{Exit, Hang}[g.rng.IntN(2)], 0, audit.Dead)}
 	}
 	r := g.odd()
