@@ -19,12 +19,12 @@ an offset is committed a moment later, once all before it in its partition are s
 
 --store offset remembers a partition's offsets in one row, in place of a row an order. A crash brings back less then; a
 producer's duplicate would be charged by its own key, and posted twice. So none are produced, nor are contradictions, and
-what is skipped is what is done and has no posting.
+what is skipped is what is done and has no posting. It cannot park: no bank is away.
 
 --json prints the report alone: records = effected + duplicate + skipped + dead + parked, balanced, dead_by_reason,
-store, charges, double_charges, charged_anew, new_ids, breaker_opened, rebalances, seconds, rate and more. With --stay it is printed twice, each on a
-line of its own, at the end of the run and when it is interrupted, with brokers, dsn, dead_letter_topic, metrics and
-payments, where everything is.
+parked_meanwhile, order_kept, events, notices, degraded, store, charges, double_charges, charged_anew, new_ids,
+breaker_opened, rebalances, seconds, rate and more. With --stay it is printed twice, each on a line of its own, at the end
+of the run and when it is interrupted, with brokers, dsn, dead_letter_topic, metrics and payments, where everything is.
 
 Flags, with one dash or two:
 `

@@ -17,9 +17,11 @@ import (
 	"github.com/headrace/headrace/internal/payments"
 )
 
-// billing is what is done with an order: it is charged, and then posted to its account with the charge's number.
+// billing is what is done with an order: it is charged, and then posted to its account with the charge's number, together
+// with an event that says so.
 type billing struct {
 	topic    string // whose accounts and postings
+	events   string // where it is published that they are charged
 	payments string // where orders are charged
 	client   *http.Client
 	mended   atomic.Bool // the handler's bugs are fixed
@@ -70,6 +72,9 @@ func (b *billing) apply(ctx context.Context, tx pgx.Tx, e consumer.Event[order],
 	}
 	if o.Kind == cancelled {
 		return fault.Skip("the order was cancelled")
+	}
+	if err := publish(tx, b.events, o, c); err != nil {
+		return err
 	}
 	if b.mended.Load() {
 		return nil

@@ -17,7 +17,6 @@ import (
 	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/idempotency/idemprom"
 	"github.com/headrace/headrace/internal/payments"
-	"github.com/headrace/headrace/internal/topics"
 )
 
 // errUnbalanced is the end of a run whose ledger does not hold.
@@ -30,9 +29,13 @@ type demo struct {
 	admin      *kadm.Client
 	payments   *payments.Service
 	dependency *downstream.Dependency // the payment service as the members see it
-	transport  *http.Transport        // to it
+	transport  *http.Transport        // to what is called
 	keys       *idemprom.Metrics      // of its idempotency keys
 	billing    *billing
+	directory  *directory             // what the notices ask
+	lookups    *downstream.Dependency // the directory as the second consumer sees it
+	notices    *notices
+	reader     *member // the second consumer
 	tally      *tally
 	progress   *progress
 	log        *slog.Logger
@@ -91,6 +94,9 @@ func (d *demo) close() {
 	if d.payments != nil {
 		d.payments.Close()
 	}
+	if d.directory != nil {
+		d.directory.close()
+	}
 	if d.admin != nil {
 		d.admin.Close()
 	}
@@ -118,8 +124,12 @@ func (d *demo) live(ctx context.Context, out, live io.Writer) error {
 		return errors.Join(err, m.leave())
 	}
 	defer stopServing()
+	if d.reader, err = d.joinNotices(context.WithoutCancel(ctx)); err != nil {
+		return errors.Join(err, m.leave())
+	}
+	defer d.reader.end()
 	if err := d.guarded(ctx, m, assigned); err != nil {
-		return err
+		return errors.Join(err, d.reader.leave())
 	}
 	drawn()
 	return d.finish(ctx, m, time.Since(began), out)
@@ -133,6 +143,8 @@ func (d *demo) guarded(ctx context.Context, m *member, assigned <-chan struct{})
 		select {
 		case <-m.done:
 			stop(fmt.Errorf("the consumer ended: %w", m.err))
+		case <-d.reader.done:
+			stop(fmt.Errorf("the consumer of events ended: %w", d.reader.err))
 		case <-ctx.Done():
 		}
 	}()
@@ -151,7 +163,7 @@ func (d *demo) finish(ctx context.Context, m *member, took time.Duration, out io
 	if d.settings.stay {
 		return d.remain(ctx, m, took, out)
 	}
-	if err := m.leave(); err != nil {
+	if err := errors.Join(m.leave(), d.reader.leave()); err != nil {
 		return err
 	}
 	return d.conclude(ctx, took, out)
@@ -166,10 +178,11 @@ func (d *demo) remain(ctx context.Context, m *member, took time.Duration, out io
 	case <-ctx.Done():
 	case <-m.done:
 	}
-	if err := m.leave(); err != nil {
+	ctx = context.WithoutCancel(ctx)
+	if err := errors.Join(m.leave(), d.tell(ctx), d.reader.leave()); err != nil {
 		return err
 	}
-	return cmp.Or(d.conclude(context.WithoutCancel(ctx), took, out), first)
+	return cmp.Or(d.conclude(ctx, took, out), first)
 }
 
 // work produces and breaks things unless others do, and waits until all is consumed. It begins when the member has its
@@ -200,43 +213,6 @@ func (d *demo) produce(ctx context.Context, sent func(int)) error {
 		return err
 	}
 	return p.run(ctx, d.settings.records, d.settings.pace, sent)
-}
-
-// watchBacklog keeps the live line's backlog fresh while records are still being produced.
-func (d *demo) watchBacklog(ctx context.Context) {
-	tick := time.NewTicker(500 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if n, err := topics.Backlog(ctx, d.admin, d.settings.group, d.settings.topic); err == nil {
-			d.behind.Store(n)
-		}
-	}
-}
-
-// drain waits until the broker says that the group has committed everything.
-func (d *demo) drain(ctx context.Context) error {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		n, err := topics.Backlog(ctx, d.admin, d.settings.group, d.settings.topic)
-		if err != nil && ctx.Err() == nil {
-			return err
-		}
-		d.behind.Store(n)
-		if n == 0 && ctx.Err() == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-tick.C:
-		}
-	}
 }
 
 // conclude counts, prints, and says by its error whether all holds.

@@ -88,6 +88,14 @@ func demonstrate(t *testing.T, args ...string) report {
 	require.Positive(t, r.Dead)
 	require.Positive(t, r.BreakerOpened, "the payment service was away long enough")
 	require.NotContains(t, r.DeadByReason, "unknown_outcome", "an outage killed it")
+	require.Equal(t, r.Effected, r.Events, "each order that has its effect has one event")
+	require.Equal(t, r.Events, r.Notices)
+	require.NotEmpty(t, r.Degraded, "the directory was away")
+	require.Zero(t, r.Parked, "the bank came back")
+	require.True(t, r.OrderKept)
+	if r.Store == inboxStore {
+		require.Positive(t, r.ParkedMeanwhile)
+	}
 	return r
 }
 
@@ -114,6 +122,7 @@ func TestReportHasTheKeysThatScriptsReadItBy(t *testing.T) {
 	}
 	for _, key := range []string{
 		"records", "effected", "duplicate", "skipped", "dead", "parked", "balanced", "dead_by_reason",
+		"events", "notices", "degraded", "parked_meanwhile", "order_kept",
 		"store", "charges", "double_charges", "breaker_opened", "rebalances", "seconds", "rate",
 	} {
 		require.Contains(t, keys(report{}), key)

@@ -22,7 +22,7 @@ func (d *demo) openPayments(ctx context.Context) error {
 	s := d.settings
 	d.keys = idemprom.New()
 	service, err := payments.Start(ctx, payments.Config{
-		DSN: d.world.paymentsDSN, Merchant: s.topic, Slow: 2 * callTimeout, Hooks: d.keys.Hooks(), Logger: d.log,
+		Bank: ofBank, DSN: d.world.paymentsDSN, Merchant: s.topic, Slow: 2 * callTimeout, Hooks: d.keys.Hooks(), Logger: d.log,
 		Fault: func(order string) payments.Fault { return paymentFault(kindOf(s.seed, order)) },
 	})
 	if err != nil {
@@ -37,8 +37,11 @@ func (d *demo) openPayments(ctx context.Context) error {
 		return err
 	}
 	d.transport = connections(d.dependency.Config().MaxConcurrent)
-	d.billing = &billing{topic: s.topic, payments: service.URL(), client: &http.Client{Transport: d.dependency.Transport(d.transport)}}
-	return nil
+	d.billing = &billing{
+		topic: s.topic, events: chargedTopic(s.topic), payments: service.URL(),
+		client: &http.Client{Transport: d.dependency.Transport(d.transport)},
+	}
+	return d.openNotices()
 }
 
 // connections is a transport that keeps as many connections as there may be calls.

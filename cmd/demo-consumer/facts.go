@@ -27,9 +27,11 @@ func (d *demo) facts(ctx context.Context) (*facts, error) {
 	f := &facts{
 		rows: map[uuid.UUID]row{}, letters: map[place][]dlq.Reason{},
 		postings: map[string]posting{}, balances: map[int]int64{}, charges: map[string][]payments.Charge{},
+		events: map[uuid.UUID]int{}, notices: map[uuid.UUID]notice{}, parked: map[uuid.UUID]bool{},
 	}
 	reads := []func(context.Context, *facts) error{
 		d.readInputs, d.readLetters, d.readInbox, d.readPostings, d.readBalances, d.readCharges,
+		d.readEvents, d.readNotices, d.readParked,
 	}
 	if d.settings.byOffset() {
 		reads = append(reads, d.readDone)

@@ -52,13 +52,16 @@ type facts struct {
 	postings map[string]posting
 	balances map[int]int64
 	charges  map[string][]payments.Charge // by order
+	events   map[uuid.UUID]int            // by charge
+	notices  map[uuid.UUID]notice         // by charge
+	parked   map[uuid.UUID]bool           // what is tried again later
 	done     map[int32]int64              // before what offset everything of a partition is done; nil for an inbox, which has rows
 }
 
 // count makes the report of the facts.
 func (f *facts) count() *report {
 	l := &ledger{
-		facts: f, report: &report{Records: len(f.inputs), DeadByReason: map[string]int{}, Problems: []string{}},
+		facts: f, report: &report{Records: len(f.inputs), DeadByReason: map[string]int{}, Degraded: map[string]int{}, Problems: []string{}},
 		first: map[uuid.UUID]input{}, balances: map[int]int64{}, seq: map[int]int64{},
 		ends: map[string]end{}, kinds: map[string]int{}, copies: map[string]int{}, vain: map[string]int{},
 	}
@@ -104,7 +107,7 @@ func (l *ledger) enter(in input) {
 	// skipped: it did not die of what its bytes say.
 	risen := got.replayed && want.outcome == record.Dead &&
 		(got.outcome == record.Effected || got.anew && got.outcome == fateOf(in.order.Kind).outcome)
-	if got.outcome != want.outcome && !risen {
+	if got.outcome != want.outcome && !risen && got.outcome != record.Parked {
 		l.problem("unexpected", "record %v (order %s, %s) is %s and should be %s",
 			in.place, in.identity.ID, in.order.Kind, got.outcome, want.outcome)
 	}
@@ -129,6 +132,9 @@ func (l *ledger) end(in input) end {
 	}
 	if ok && known.hash == in.identity.ValueHash {
 		return end{outcome: record.Duplicate, kind: in.order.Kind}
+	}
+	if !ok && l.parked[in.identity.Key] {
+		return end{outcome: record.Parked, kind: in.order.Kind}
 	}
 	return end{kind: in.order.Kind}
 }
@@ -253,6 +259,7 @@ func (l *ledger) post(in input, got end) {
 // close checks what no single record shows.
 func (l *ledger) close() {
 	l.checkCharges()
+	l.checkNotices()
 	for at, reasons := range l.letters {
 		l.report.DeadLetters += len(reasons)
 		l.problem("stray letter", "a dead letter of %v, where no record is", at)
@@ -273,6 +280,7 @@ func (l *ledger) close() {
 			l.report.problem("… and %d more of kind %q", more, kind)
 		}
 	}
+	l.report.OrderKept = l.kinds["order"] == 0
 	l.report.Balanced = len(l.kinds) == 0
 }
 

@@ -21,6 +21,7 @@ func newBook() *book {
 	return &book{f: &facts{
 		rows: map[uuid.UUID]row{}, letters: map[place][]dlq.Reason{},
 		postings: map[string]posting{}, balances: map[int]int64{}, charges: map[string][]payments.Charge{},
+		events: map[uuid.UUID]int{}, notices: map[uuid.UUID]notice{}, parked: map[uuid.UUID]bool{},
 	}}
 }
 
@@ -50,6 +51,13 @@ func (b *book) charge(id string) uuid.UUID {
 	return c.ID
 }
 
+// tell gives a charge that is posted its event and its notice.
+func (b *book) tell(id string, charge uuid.UUID) uuid.UUID {
+	b.f.events[charge]++
+	b.f.notices[charge] = notice{times: 1, order: id, account: 7, large: true, language: languageOf(7)}
+	return charge
+}
+
 func (b *book) effect(id string) input {
 	in := b.input(id, sound, 1)
 	b.settle(in, record.Effected)
@@ -58,7 +66,7 @@ func (b *book) effect(id string) input {
 }
 
 func (b *book) post(id string) {
-	b.f.postings[id] = posting{times: 1, seq: b.offset, account: 7, amount: 10, charges: []uuid.UUID{b.charge(id)}}
+	b.f.postings[id] = posting{times: 1, seq: b.offset, account: 7, amount: 10, charges: []uuid.UUID{b.tell(id, b.charge(id))}}
 	b.f.balances[7] += 10
 }
 
@@ -87,7 +95,7 @@ func (b *book) anew(in input, o record.Outcome) {
 	}
 	p := b.f.postings[in.order.ID]
 	p.times, p.account, p.amount = p.times+1, 7, p.amount+10
-	p.charges = append(p.charges, b.charge(in.order.ID))
+	p.charges = append(p.charges, b.tell(in.order.ID, b.charge(in.order.ID)))
 	if p.times == 1 {
 		p.seq = b.offset
 	}
@@ -244,6 +252,26 @@ func TestLedger(t *testing.T) {
 		})
 	}
 
+	t.Run("CountsWhatIsParkedUntilItHasAnotherEnd", func(t *testing.T) {
+		t.Parallel()
+		b := sample()
+		in := b.input("i", sound, 1)
+		b.f.parked[in.identity.Key] = true
+		r := b.f.count()
+		require.Empty(t, r.Problems)
+		require.Equal(t, []int{10, 3, 1}, []int{r.Records, r.Effected, r.Parked})
+	})
+
+	t.Run("CountsWhatWasParkedByItsEnd", func(t *testing.T) {
+		t.Parallel()
+		b := sample()
+		in := b.effect("i")
+		b.f.parked[in.identity.Key] = true // its row is not deleted yet
+		r := b.f.count()
+		require.Empty(t, r.Problems)
+		require.Equal(t, []int{10, 4, 0}, []int{r.Records, r.Effected, r.Parked})
+	})
+
 	for name, tc := range map[string]struct {
 		spoil func(*book)
 		want  string
@@ -290,6 +318,26 @@ func TestLedger(t *testing.T) {
 			func(b *book) {
 				b.spoil("a", func(p *posting) { p.times, p.charges = 2, append(p.charges, p.charges[0]) })
 			}, "order a was not charged, or posted twice",
+		},
+		"SeesAChargeWithoutAnEvent": {
+			func(b *book) { delete(b.f.events, b.f.postings["a"].charges[0]) }, "of order a has 0 events and 1 notices",
+		},
+		"SeesANoticeThatWasWrittenTwice": {
+			func(b *book) { b.f.notices[b.f.postings["a"].charges[0]] = notice{times: 2, order: "a"} },
+			"of order a has 1 events and 2 notices",
+		},
+		"SeesANoticeOfAnotherOrder": {
+			func(b *book) { b.f.notices[b.f.postings["a"].charges[0]] = notice{times: 1, order: "f"} },
+			`is posted for order "a" and has a notice for "f"`,
+		},
+		"SeesAnEventOfAnEffectThatWasUndone": {
+			func(b *book) { b.f.events[uuid.Max]++ }, "charge " + uuid.Max.String() + " has an event and no posting",
+		},
+		"SeesALanguageThatNobodySpeaks": {
+			func(b *book) {
+				b.f.notices[b.f.postings["a"].charges[0]] = notice{times: 1, order: "a", account: 7, large: true, language: "tlh"}
+			},
+			`account 7 has a notice in "tlh"`,
 		},
 		"SeesADoubleCharge":             {func(b *book) { b.charge("a") }, "order a was charged 2 times"},
 		"SeesADoubleChargeOfADeadOrder": {func(b *book) { b.charge("d") }, "order d was charged 2 times"},

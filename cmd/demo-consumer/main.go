@@ -4,13 +4,16 @@
 //
 // It charges 20,000 orders from a Kafka topic with a payment service, over HTTP, and posts them to accounts in Postgres.
 // Meanwhile handlers fail, panic and give up, a producer repeats itself, bytes arrive broken; the payment service asks
-// for patience, loses answers after charging, finds accounts without funds, and goes away until its breaker opens; the
-// database goes away; and a member joins the consumer group and leaves it. Then it counts, from the topics, the tables
-// and the payment service alone, what became of every order, and exits 0 only if
+// for patience, loses answers after charging, finds accounts without funds, and goes away until its breaker opens; the bank
+// of some accounts is away for longer than their orders have attempts, so that these are parked; the database goes away; and a
+// member joins the consumer group and leaves it. Each charged order is told in an event, by way of the outbox, from which a
+// second consumer group writes notices, in the customer's language while the directory that knows it is there. Then it
+// counts, from the topics, the tables and the payment service alone, what became of every order, and exits 0 only if
 //
 //   - records = effected + duplicate + skipped + dead + parked,
 //   - the balances are what the effected orders add up to, and their postings are in order,
 //   - no order was charged twice, and each effected one was charged once,
+//   - each effected order has one event and one notice, and no other has,
 //   - every dead order died of what is wrong with it, and none of an outage.
 //
 // What goes wrong with an order is a function of -seed and the order, so a run can be repeated. -transport

@@ -10,6 +10,7 @@ import (
 	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/internal/payments"
 	"github.com/headrace/headrace/kafka/stock"
+	"github.com/headrace/headrace/outbox"
 	"github.com/headrace/headrace/record"
 )
 
@@ -42,6 +43,7 @@ func (d *demo) config(hooks *record.Hooks) consumer.Config {
 		Hooks:                  hooks,
 		Registry:               registry,
 		Logger:                 d.log,
+		Outbox:                 &outbox.Config{Lease: 2 * time.Second}, // whichever member it is that sends
 	}
 	if s.transport == watermillKafka {
 		cfg.Transport = stock.Transport()
@@ -55,15 +57,16 @@ func (d *demo) route() consumer.AnyRoute {
 		Name:        route,
 		Topic:       d.settings.topic,
 		Dependency:  d.dependency,
+		NoFallback:  true, // it is money
 		Repeat:      consumer.RepeatKeyed,
 		CallTimeout: callTimeout,
 		Call:        d.billing.call,
 		Apply:       d.billing.apply,
-		Options: consumer.Options{
+		Options: d.park(consumer.Options{
 			Store:    d.store(),
 			Attempts: attempts, BackoffBase: 100 * time.Millisecond, BackoffCap: time.Second,
 			Identity: []dedup.Resolver{dedup.Header(idHeader)}, // with the offset store, of the calls alone
-		},
+		}),
 	}
 }
 
@@ -77,9 +80,15 @@ func (d *demo) store() dedup.Store {
 // join starts a member. The channel closes when it has its first partition.
 func (d *demo) join(ctx context.Context, name string) (*member, <-chan struct{}, error) {
 	hooks, assigned := signalled(d.tally.hooks(name))
-	c, err := consumer.New(d.config(hooks), d.route())
+	m, err := d.startMember(ctx, d.config(hooks), d.route())
+	return m, assigned, err
+}
+
+// startMember starts a member of any group.
+func (d *demo) startMember(ctx context.Context, cfg consumer.Config, r consumer.AnyRoute) (*member, error) {
+	c, err := consumer.New(cfg, r)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	ctx, end := context.WithCancel(ctx)
 	m := &member{consumer: c, end: end, done: make(chan struct{})}
@@ -87,7 +96,7 @@ func (d *demo) join(ctx context.Context, name string) (*member, <-chan struct{},
 		defer close(m.done)
 		m.err = c.Run(ctx)
 	}()
-	return m, assigned, nil
+	return m, nil
 }
 
 // leave stops a member and gives what its Run returned.

@@ -281,6 +281,17 @@ func TestTally(t *testing.T) {
 		require.Regexp(t, `^ +2 settled +\d+/s  uncommitted +17  effected 1 dead 1  redelivered 1  breaker half open\n$`, line.String())
 	})
 
+	t.Run("MovesWhatWasParkedToItsEnd", func(t *testing.T) {
+		t.Parallel()
+		tally := newTally()
+		for _, o := range []record.Outcome{record.Parked, record.Parked, record.Effected, record.Effected} {
+			tally.settle(record.SettleInfo{Topic: "orders", Offset: 7, Outcome: o})
+		}
+		s := tally.snapshot()
+		require.Equal(t, []int{1, 0, 1}, []int{s.outcomes[record.Effected], s.outcomes[record.Parked], s.total})
+		require.Equal(t, []int{1, 1}, []int{s.parked, s.again}, "parked once, and delivered once more in the end")
+	})
+
 	t.Run("KnowsWhatHoldsNow", func(t *testing.T) {
 		t.Parallel()
 		tl := newTally()

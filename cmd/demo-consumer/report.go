@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// report is what the demo found. Everything but rebalances, holds, breaker_opened, seconds and rate is counted from
+// report is what the demo found. Everything but parked_meanwhile, rebalances, holds, breaker_opened, seconds and rate is counted from
 // Postgres, the topics and the payment service.
 type report struct {
 	Records      int            `json:"records"`
@@ -21,6 +21,10 @@ type report struct {
 	Parked       int            `json:"parked"`
 	Balanced     bool           `json:"balanced"`
 	DeadByReason map[string]int `json:"dead_by_reason"`
+	// ParkedMeanwhile were parked at some time, and have another outcome now or are Parked still.
+	ParkedMeanwhile int `json:"parked_meanwhile"`
+	// OrderKept says that the postings of each account are in the order of its orders, of those that were parked too.
+	OrderKept bool `json:"order_kept"`
 	// DeadLetters counts the records of the dead letter topic: a crash may leave a second copy of one.
 	DeadLetters int `json:"dead_letters"`
 	// Replayed are those of the effected that were dead, and had their effect when their dead letter was replayed.
@@ -32,6 +36,11 @@ type report struct {
 	Charges       int `json:"charges"`
 	DoubleCharges int `json:"double_charges"`
 	ChargedAnew   int `json:"charged_anew"`
+	// Events are the order-charged events by id, Notices what the second consumer made of them: one each.
+	Events  int `json:"events"`
+	Notices int `json:"notices"`
+	// Degraded are the notices whose language the directory was not there to tell, by where it came from.
+	Degraded map[string]int `json:"degraded"`
 	// Problems says what does not hold, at most a few of a kind.
 	Problems   []string `json:"problems"`
 	Rebalances int      `json:"rebalances"`
@@ -65,6 +74,7 @@ func (r *report) took(d time.Duration, s snapshot) {
 	if d > 0 {
 		r.Rate = round(float64(r.Records) / d.Seconds())
 	}
+	r.ParkedMeanwhile = s.parked
 	r.Rebalances, r.Holds, r.BreakerOpened = s.moves, s.held, s.trips
 }
 
@@ -88,12 +98,13 @@ ledger of %s for %s, counted from Postgres, the topics and the payment service
 + %8d duplicate %s
 + %8d skipped
 + %8d dead      %s
-+ %8d parked
++ %8d parked    %s
 = %8d of %d records
 %d charges, %d orders charged twice%s
+%d order-charged events through the outbox, %d notices by a second consumer group%s
 %s%s
-`, r.Topic, r.Group, r.Effected, r.risen(), r.Duplicate, r.unknown(), r.Skipped, r.Dead, r.reasons(), r.Parked, r.sum(), r.Records,
-		r.Charges, r.DoubleCharges, r.askedFor(), r.run(), r.verdict())
+`, r.Topic, r.Group, r.Effected, r.risen(), r.Duplicate, r.unknown(), r.Skipped, r.Dead, r.reasons(), r.Parked, r.waited(), r.sum(), r.Records,
+		r.Charges, r.DoubleCharges, r.askedFor(), r.Events, r.Notices, r.substitutes(), r.run(), r.verdict())
 	return err
 }
 
@@ -112,6 +123,29 @@ func (r *report) askedFor() string {
 		return ""
 	}
 	return fmt.Sprintf("; %d charged once more because --new-id asked for it", r.ChargedAnew)
+}
+
+// waited are those that were parked in between.
+func (r *report) waited() string {
+	switch {
+	case r.Store == offsetStore:
+		return "the offset store cannot park: no bank was away"
+	case r.ParkedMeanwhile == 0:
+		return ""
+	}
+	order := "in their order"
+	if !r.OrderKept {
+		order = "NOT in their order"
+	}
+	return fmt.Sprintf("%d were in between: an order of a bank that is away, and those of its account behind it, %s", r.ParkedMeanwhile, order)
+}
+
+// substitutes are the reads that were answered by another than the directory.
+func (r *report) substitutes() string {
+	if len(r.Degraded) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", in a substitute language while the directory was away: %s", strings.TrimSpace(counts(r.Degraded)))
 }
 
 // unknown says why there are no duplicates where nobody would know them.
@@ -135,10 +169,12 @@ func (r *report) risen() string {
 
 func (r *report) sum() int { return r.Effected + r.Duplicate + r.Skipped + r.Dead + r.Parked }
 
-func (r *report) reasons() string {
+func (r *report) reasons() string { return counts(r.DeadByReason) }
+
+func counts(of map[string]int) string {
 	text := ""
-	for _, reason := range slices.Sorted(maps.Keys(r.DeadByReason)) {
-		text += fmt.Sprintf("%s %d  ", reason, r.DeadByReason[reason])
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		text += fmt.Sprintf("%s %d  ", name, of[name])
 	}
 	return text
 }

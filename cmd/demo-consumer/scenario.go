@@ -28,7 +28,8 @@ type act struct {
 
 func newScenario(ctx context.Context, d *demo) *scenario {
 	s := &scenario{demo: d, result: make(chan error, 1)}
-	s.acts = []act{{58, s.outage}, {70, s.payments}, {84, s.join}, {95, s.leave}}
+	s.acts = []act{{50, s.bank}, {58, s.outage}, {70, s.payments}, {76, s.directory}, {84, s.join}, {95, s.leave}}
+	d.payments.BankAway(d.settings.parks())
 	s.due = make(chan func(context.Context) error, len(s.acts))
 	go func() { s.result <- s.play(ctx) }()
 	return s
@@ -98,6 +99,20 @@ func (s *scenario) payments(ctx context.Context) error {
 	}
 	d.progress.note("its breaker has opened; it stays away for another %s", d.settings.payments)
 	pause(ctx, d.settings.payments)
+	return nil
+}
+
+// directory takes the directory away until some have had to do without it.
+func (s *scenario) directory(ctx context.Context) error {
+	d := s.demo
+	before := d.tally.snapshot().degraded
+	d.progress.note("the directory goes away: notices are written in substitute languages")
+	d.directory.away.Store(true)
+	defer d.progress.note("the directory is back")
+	defer d.directory.away.Store(false)
+	degraded := func(n int) func() bool { return func() bool { return d.tally.snapshot().degraded >= before+n } }
+	eventually(ctx, patience, degraded(1))
+	eventually(ctx, patience/10, degraded(20))
 	return nil
 }
 

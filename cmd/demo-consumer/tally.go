@@ -12,7 +12,9 @@ type tally struct {
 	mu       sync.Mutex
 	outcomes map[record.Outcome]int // of distinct records
 	seen     map[settled]struct{}
-	again    int // redelivered after they were settled
+	waits    map[settled]struct{} // those that are parked
+	parked   int                  // that were, ever
+	again    int                  // redelivered after they were settled
 	holding  int
 	held     int // holds that began, ever
 	owners   map[int32]string
@@ -20,6 +22,7 @@ type tally struct {
 	moves    int       // how often the direction of moves changed: rebalances that moved something
 	payments string    // the breaker's state
 	trips    int       // how often it opened
+	degraded int       // reads that got a substitute
 }
 
 // settled is a record that has an outcome.
@@ -30,7 +33,7 @@ type settled struct {
 
 func newTally() *tally {
 	return &tally{
-		outcomes: map[record.Outcome]int{}, seen: map[settled]struct{}{}, owners: map[int32]string{},
+		outcomes: map[record.Outcome]int{}, seen: map[settled]struct{}{}, waits: map[settled]struct{}{}, owners: map[int32]string{},
 		payments: record.BreakerClosed,
 	}
 }
@@ -53,10 +56,14 @@ func (t *tally) settle(i record.SettleInfo) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, again := t.seen[r]; again {
-		t.again++
+		t.resettle(r, i.Outcome)
 		return
 	}
 	t.seen[r] = struct{}{}
+	if i.Outcome == record.Parked {
+		t.waits[r] = struct{}{}
+		t.parked++
+	}
 	t.outcomes[i.Outcome]++
 }
 
@@ -96,6 +103,13 @@ func (t *tally) breaker(i record.BreakerInfo) {
 	}
 }
 
+// degrade counts a read that got a substitute.
+func (t *tally) degrade(record.DegradedInfo) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.degraded++
+}
+
 // snapshot is a tally at one moment.
 type snapshot struct {
 	outcomes map[record.Outcome]int
@@ -106,6 +120,8 @@ type snapshot struct {
 	moves    int
 	payments string
 	trips    int
+	degraded int
+	parked   int
 }
 
 func (t *tally) snapshot() snapshot {
@@ -113,7 +129,7 @@ func (t *tally) snapshot() snapshot {
 	defer t.mu.Unlock()
 	s := snapshot{
 		outcomes: map[record.Outcome]int{}, again: t.again, holding: t.holding, held: t.held, moves: t.moves,
-		payments: t.payments, trips: t.trips,
+		payments: t.payments, trips: t.trips, degraded: t.degraded, parked: t.parked,
 	}
 	for o, n := range t.outcomes {
 		s.outcomes[o] = n

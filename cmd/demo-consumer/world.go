@@ -81,14 +81,17 @@ func (w *world) startServers(ctx context.Context) error {
 	return nil
 }
 
-// topics makes the topic. The consumer makes its dead letter topic itself.
+// topics makes the topics of orders and of events. The consumers make their dead letter topics themselves.
 func (w *world) topics(ctx context.Context, s settings) error {
 	admin, err := kafka.NewAdmin(w.client)
 	if err != nil {
 		return err
 	}
 	defer admin.Close()
-	return admin.CreateTopic(ctx, kafka.TopicSpec{Name: s.topic, Partitions: s.partitions})
+	return errors.Join(
+		admin.CreateTopic(ctx, kafka.TopicSpec{Name: s.topic, Partitions: s.partitions}),
+		admin.CreateTopic(ctx, kafka.TopicSpec{Name: chargedTopic(s.topic), Partitions: s.partitions}),
+	)
 }
 
 // away takes the database away and brings it back when the returned function is called: our own server is stopped as

@@ -8,5 +8,5 @@
 // book is keyed by nothing: a key that was charged twice, or an order that came with two keys, has two lines.
 //
 // What goes wrong with an order's charge is given by a function of the order alone, so that it is the same in every run.
-// A [Service] may also be sent [Service.Away] altogether, and [Service.Mend] ends all faults.
+// A [Service] may also be sent [Service.Away] altogether, or the bank of some accounts [Service.BankAway], and [Service.Mend] ends all faults.
 package payments

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -43,11 +44,17 @@ func (s *Service) faulty(h http.Handler) http.Handler {
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
+		q, _ := parse(body) // what is none has no faults either
 		key := r.Header.Get(idempotency.Header)
+		if s.bankAway.Load() && s.cfg.Bank != nil && s.cfg.Bank(q.Account) {
+			s.refusedByBank(key)
+			refuse(w, http.StatusServiceUnavailable, "the account's bank is away")
+			return
+		}
 		if s.cfg.Forgetful {
 			r.Header.Set(idempotency.Header, uuid.NewString())
 		}
-		switch s.firstFault(key, orderOf(body)) {
+		switch s.firstFault(key, q.Order) {
 		case Overloaded:
 			later(w, http.StatusServiceUnavailable, "overloaded")
 		case Limited:
@@ -60,11 +67,6 @@ func (s *Service) faulty(h http.Handler) http.Handler {
 			h.ServeHTTP(w, r)
 		}
 	})
-}
-
-func orderOf(body []byte) string {
-	q, _ := parse(body) // what is none has no faults either
-	return q.Order
 }
 
 // faultOf is what goes wrong with an order at this moment.
@@ -85,6 +87,13 @@ func (s *Service) firstFault(key, order string) Fault {
 		}
 	}
 	return f
+}
+
+func (s *Service) refusedByBank(key string) {
+	of, _ := s.refusals.LoadOrStore(key, new(atomic.Int64))
+	n := of.(*atomic.Int64).Add(1)
+	for most := s.most.Load(); n > most && !s.most.CompareAndSwap(most, n); most = s.most.Load() {
+	}
 }
 
 // late is a writer whose first answer to a charge is held up. A replay is not.

@@ -26,6 +26,8 @@ type Config struct {
 	Listen string
 	// Fault says what goes wrong with an order. Defaults to nothing.
 	Fault func(order string) Fault
+	// Bank says which accounts are of the bank that BankAway takes away. Defaults to none.
+	Bank func(account int) bool
 	// Slow is how late the answer of a slow charge comes, if its client waits for it. Defaults to 10 s.
 	Slow time.Duration
 	// Hooks are told what becomes of the charges' keys.
@@ -47,8 +49,11 @@ type Service struct {
 	stop  context.CancelFunc // of the sweep
 	ended sync.WaitGroup
 
-	away, mended atomic.Bool
-	tried        sync.Map // the keys whose first try has failed
+	away, mended, bankAway atomic.Bool
+
+	refusals sync.Map     // by the bank's absence, by key
+	most     atomic.Int64 // of them
+	tried    sync.Map     // the keys whose first try has failed
 }
 
 // connections is how many charges are entered at once.
@@ -116,6 +121,12 @@ func (s *Service) URL() string { return s.url }
 
 // Away has every charge refused, until it is called with false.
 func (s *Service) Away(away bool) { s.away.Store(away) }
+
+// BankAway has every charge of the Bank's accounts refused, until it is called with false; all others go on.
+func (s *Service) BankAway(away bool) { s.bankAway.Store(away) }
+
+// BankRefusals is how often the bank's absence has refused the charge that it has refused most often.
+func (s *Service) BankRefusals() int64 { return s.most.Load() }
 
 // Mend ends all faults: who could not pay has paid.
 func (s *Service) Mend() { s.mended.Store(true) }

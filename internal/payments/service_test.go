@@ -218,6 +218,24 @@ func TestService(t *testing.T) {
 		require.Equal(t, http.StatusCreated, status)
 	})
 
+	t.Run("RefusesTheAccountsOfABankThatIsAwayAndNoOthers", func(t *testing.T) {
+		t.Parallel()
+		s := open(t, None)
+		s.BankAway(true)
+		charge := func() int {
+			status, _, err := s.try(t.Context(), "k", "a", 5)
+			require.NoError(t, err)
+			return status
+		}
+		s.cfg.Bank = func(account int) bool { return account == 7 }
+		require.Equal(t, http.StatusServiceUnavailable, charge())
+		require.Equal(t, http.StatusServiceUnavailable, charge())
+		require.EqualValues(t, 2, s.BankRefusals())
+		require.Empty(t, s.charges(t))
+		s.cfg.Bank = func(account int) bool { return account == 8 }
+		require.Equal(t, http.StatusCreated, charge())
+	})
+
 	t.Run("KeepsTheBooksOfMerchantsApart", func(t *testing.T) {
 		t.Parallel()
 		s := open(t, None)
