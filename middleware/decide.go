@@ -168,10 +168,10 @@ func (p Policy) charged(s State) Decision {
 		return Decision{Action: Again, Wait: plan.Wait, Charged: true}
 	case plan.Reason == downstream.DeadlineExhausted && s.Normal > 0:
 		return p.short(s)
-	case s.Fault.Class == fault.ClassAmbiguous:
-		return Decision{Action: Dead, Reason: dlq.UnknownOutcome, Charged: true}
 	case s.CanPark:
 		return Decision{Action: Park, Charged: true}
+	case s.Fault.Class == fault.ClassAmbiguous:
+		return Decision{Action: Dead, Reason: dlq.UnknownOutcome, Charged: true}
 	}
 	return Decision{Action: Dead, Reason: dlq.Exhausted, Charged: true}
 }

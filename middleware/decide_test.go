@@ -151,7 +151,17 @@ func TestDecide(t *testing.T) {
 		},
 		{
 			"AmbiguousExhaustedIsUnknown",
+			middleware.State{Fault: of(fault.ClassAmbiguous), Repeatable: true, Attempts: 2},
+			middleware.Decision{Action: dead, Reason: dlq.UnknownOutcome, Charged: true},
+		},
+		{
+			"AmbiguousExhaustedIsParkedWhereItMayBeRepeated",
 			middleware.State{Fault: of(fault.ClassAmbiguous), Repeatable: true, Attempts: 2, CanPark: true},
+			middleware.Decision{Action: park, Charged: true},
+		},
+		{
+			"AmbiguousIsNotParkedWhereItMustNotBeRepeated",
+			middleware.State{Fault: of(fault.ClassAmbiguous), Attempts: 2, CanPark: true},
 			middleware.Decision{Action: dead, Reason: dlq.UnknownOutcome, Charged: true},
 		},
 
