@@ -16,7 +16,8 @@ PACKAGES    ?= ./...
 FUZZTIME    ?= 10s
 # Two packages at a time: each may have a Postgres of its own, and what they wait for is seldom the processor.
 PARALLEL    ?= 2
-TESTFLAGS   ?= -timeout 15m
+# The end-to-end tests alone take ten minutes of two quiet processors.
+TESTFLAGS   ?= -timeout 30m
 # The race detector needs a C compiler. Without one the tests run all the same, without it.
 RACE        := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 
