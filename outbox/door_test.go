@@ -43,6 +43,13 @@ func (d *door) shut() {
 	d.conns = nil
 }
 
+// dials is how many connections were made since it was shut.
+func (d *door) dials() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.conns)
+}
+
 func (d *door) open() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

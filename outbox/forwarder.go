@@ -103,7 +103,7 @@ func (f *Forwarder) Run(ctx context.Context) error {
 func (f *Forwarder) leave(ctx context.Context) {
 	grace, cancel := context.WithTimeout(ctx, f.cfg.Grace)
 	defer cancel()
-	f.await(grace, f.cfg.Grace)
+	f.await(grace, f.cfg.Grace, f.topics.unanswered)
 	f.close()
 	f.underway.half()
 	_ = f.settle(ctx) // else it is sent again
@@ -182,10 +182,11 @@ func (f *Forwarder) forward(ctx context.Context) (bool, error) {
 	wave := f.topics.cut(events)
 	f.full = f.full || len(wave) < len(events)
 	f.senders.send(wave)
-	if f.await(ctx, patience); f.topics.unanswered() > 0 {
+	if f.await(ctx, patience, f.topics.awaited); f.topics.awaited() > 0 {
 		if err := f.senders.replace(f.cfg); err != nil {
 			return false, err
 		}
+		f.topics.giveUp()
 	}
 	return true, f.settle(ctx)
 }
@@ -209,11 +210,11 @@ func (f *Forwarder) read(ctx context.Context) ([]*event, error) {
 // patience is how long an answer may take before the topics that have theirs go on without the others.
 const patience = time.Second
 
-// await takes results until there is no topic without one, for d at most.
-func (f *Forwarder) await(ctx context.Context, d time.Duration) {
+// await takes results until no topic is open any more, for d at most.
+func (f *Forwarder) await(ctx context.Context, d time.Duration, open func() int) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	for f.topics.unanswered() > 0 {
+	for open() > 0 {
 		select {
 		case r := <-f.senders.results:
 			f.answered(r)
@@ -264,7 +265,7 @@ func (f *Forwarder) answered(r result) {
 	for _, e := range r.confirmed {
 		f.underway.confirmed(e)
 	}
-	if f.topics.of(r.topic).answered(r, time.Now()) && !errors.Is(r.err, errUnanswered) {
+	if f.topics.of(r.topic).answered(r, time.Now()) {
 		f.blocked(r)
 	}
 	if f.cfg.Hooks.OnForward != nil {

@@ -116,6 +116,33 @@ func TestForwarder(t *testing.T) {
 		require.Zero(t, requireInOrder(t, b.read("silent"), 1, 50))
 	})
 
+	// Each wave of the others waited a second for it, and then left its client for a new one.
+	t.Run("ATopicThatDoesNotAnswerCostsTheOthersOneClient", func(t *testing.T) {
+		t.Parallel()
+		b := newBed(t, kfake.SeedTopics(1, "silent", "well"))
+		silent := b.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "silent", Err: kerr.NotEnoughReplicas, Count: -1})
+		counted := &door{}
+		cfg := b.config()
+		cfg.Timeout = time.Minute
+		cfg.Client.Dial = counted.dial
+		b.publish("silent", keyed("s", 0, 1)...)
+		b.forward(cfg)
+		b.eventually("the topic was tried", func() bool { return silent.Hits() > 0 })
+		const waves = 10
+		var before int
+		for i := range waves {
+			b.publish("well", keyed("w", i, 1)...)
+			b.eventually("the other goes on", func() bool { return b.waiting() == 1 })
+			if i == 0 {
+				before = counted.dials()
+			}
+		}
+		require.Less(t, counted.dials()-before, waves/2)
+		silent.Remove()
+		b.drained()
+		require.Zero(t, requireInOrder(t, b.read("well"), 1, waves))
+	})
+
 	t.Run("KeepsTheOrderOfAKeyWhoseEventsAreRefused", func(t *testing.T) {
 		t.Parallel()
 		b := newBed(t)

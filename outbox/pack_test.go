@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -33,6 +34,29 @@ func TestForwarderPacks(t *testing.T) {
 		require.NoError(t, err)
 		b.drained()
 		require.Zero(t, requireInOrder(t, b.read("small"), 1, 40))
+	})
+
+	// What was reported was the first cause alone, and of a wave of several packs any event's.
+	t.Run("AnEventThatIsInTheWayAfterAnOutageIsARowOfItsOwnAndReported", func(t *testing.T) {
+		t.Parallel()
+		b := newBed(t)
+		kafkatest.CreateTopic(t, b.brokers, "small", 1, "max.message.bytes", "2000")
+		b.publish("small", keyed("k", 0, 1)...)
+		b.forward(b.config())
+		b.drained() // so more than one event is sent at once
+		b.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "small", Err: kerr.InvalidRecord, Count: 2})
+		big := keyed("big", 0, 1)[0]
+		big.Metadata.Set("noise", noise(3000))
+		b.publish("small", append([]*message.Message{big}, keyed("k", 1, 20)...)...)
+		b.eventually("both causes are reported", func() bool { return len(b.reported(record.ReportOutboxBlocked)) == 2 })
+		reports := b.reported(record.ReportOutboxBlocked)
+		require.ErrorIs(t, reports[0].Err, kerr.InvalidRecord)
+		require.ErrorIs(t, reports[1].Err, kerr.MessageTooLarge)
+		var id int64
+		require.NoError(t, b.pool.QueryRow(t.Context(), "delete from headrace.outbox where message_id = 'big-0' returning id").Scan(&id))
+		require.ErrorContains(t, reports[1].Err, fmt.Sprintf("event %d: ", id))
+		b.drained()
+		require.Zero(t, requireInOrder(t, b.read("small"), 1, 21))
 	})
 
 	// Confirmed in part, because one partition took its batch and another one did not.

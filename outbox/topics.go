@@ -28,6 +28,22 @@ type topic struct {
 	until  time.Time // nothing is sent before
 	failed int       // times in a row
 	sent   bool      // and not answered yet
+	late   bool      // and nobody waits for it
+	told   map[cause]bool
+}
+
+// cause is why a topic stands still: which event of it is in the way, and what the brokers say.
+type cause struct {
+	event int64
+	kind  string
+}
+
+func causeOf(r result) cause {
+	c := cause{event: r.failed.id}
+	if said := (*kerr.Error)(nil); errors.As(r.err, &said) {
+		c.kind = said.Message
+	}
+	return c
 }
 
 func (ts topics) of(name string) *topic {
@@ -61,6 +77,23 @@ func (ts topics) unanswered() (n int) {
 	return n
 }
 
+// awaited is how many of these somebody waits for.
+func (ts topics) awaited() (n int) {
+	for _, t := range ts {
+		if t.sent && !t.late {
+			n++
+		}
+	}
+	return n
+}
+
+// giveUp has nobody wait for those that have not answered: else each wave of the others would wait for them anew.
+func (ts topics) giveUp() {
+	for _, t := range ts {
+		t.late = t.sent
+	}
+}
+
 // cut gives those of events, which are in order, that may be sent together, and takes note that they are sent.
 func (ts topics) cut(events []*event) []*event {
 	wave := events[:0]
@@ -81,12 +114,13 @@ func (ts topics) cut(events []*event) []*event {
 	return wave
 }
 
-// answered takes note of what became of what was sent to the topic. It says whether the topic has begun to stand still.
-func (t *topic) answered(r result, now time.Time) (stopped bool) {
-	t.sent = false
+// answered takes note of what became of what was sent to the topic. It says whether the topic stands still for a cause that
+// was not told yet: brokers that are away, and then an event that is too large, are two.
+func (t *topic) answered(r result, now time.Time) (news bool) {
+	t.sent, t.late = false, false
 	switch {
 	case r.err == nil:
-		t.failed, t.until = 0, time.Time{}
+		t.failed, t.until, t.told = 0, time.Time{}, nil
 		t.limit = min(max(t.limit, r.sent)*growth, maxBatch)
 		return false
 	case errors.Is(r.err, kerr.MessageTooLarge) && r.sent > 1:
@@ -95,5 +129,13 @@ func (t *topic) answered(r result, now time.Time) (stopped bool) {
 	}
 	t.until, t.limit = now.Add(backoff.Exponential(firstWait, lastWait, t.failed)), 1
 	t.failed++
-	return t.failed == 1
+	if r.failed == nil { // it was not answered
+		return false
+	}
+	if t.told == nil {
+		t.told = map[cause]bool{}
+	}
+	c := causeOf(r)
+	news, t.told[c] = !t.told[c], true
+	return news
 }

@@ -43,7 +43,7 @@ func (w *wave) answered(e *event, err error) {
 	}
 	if err == nil {
 		t.confirmed = append(t.confirmed, e)
-	} else if t.err == nil {
+	} else if t.failed == nil || e.id < t.failed.id { // it is what is sent next
 		t.failed, t.err = e, fmt.Errorf("event %d: %w", e.id, err)
 	}
 	if t.left--; t.left > 0 {
