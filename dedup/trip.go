@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,8 +28,9 @@ type trip struct {
 	split bool
 	tail  []queuedStatement // before COMMIT
 
-	a *attempt
-	p *pgconn.Pipeline
+	a    *attempt
+	p    *pgconn.Pipeline
+	last time.Time // when the answers to a record had come
 
 	// what came of it
 	at     int   // the first of line that failed; len(line) if none did
@@ -58,13 +60,8 @@ func (t *trip) run() {
 	}
 	w.begin(t.g, t.a, t.line...)
 	w.hand(t.a, true, t.line...)
-	t.p = t.g.conn.Conn().PgConn().StartPipeline(t.a)
-	t.send()
-	if t.err = t.p.Sync(); t.err != nil {
-		t.at, t.ours = 0, true
-	} else {
-		t.read(now)
-	}
+	t.p, t.last = t.g.conn.Conn().PgConn().StartPipeline(t.a), now
+	t.exchange()
 	if t.taken {
 		return
 	}
@@ -93,19 +90,47 @@ func (t *trip) close() {
 	}
 }
 
-func (t *trip) send() {
+// exchange sends everything and reads the answers up to the flush.
+//
+// A function for a result of those ahead fails -> the server, which has seen no error, goes on and moves the savepoint
+// behind that record -> going back to it would keep what the record wrote. So where there are such functions the rest is
+// sent when they are through.
+func (t *trip) exchange() {
+	apart := t.ahead < len(t.line) && t.looks(t.line[:t.ahead])
+	t.sendAhead()
+	if apart && (!t.sync() || !t.readAhead() || !t.readSync()) {
+		return
+	}
+	t.sendOthers()
+	if !t.sync() || !apart && !t.readAhead() {
+		return
+	}
+	t.sealed = t.readOthers() && !t.split
+}
+
+// looks says whether there are functions for results of es.
+func (t *trip) looks(es []*entry) bool {
+	for _, e := range es {
+		if slices.ContainsFunc(t.statements(e), func(s queuedStatement) bool { return s.fn != nil }) {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *trip) sendAhead() {
 	if t.again {
 		t.own(toSavepoint)
 	}
-	for i, e := range t.line {
-		if i == t.ahead && i > 0 {
-			t.own(moveTexts[0])
-			t.own(moveTexts[1])
-		}
-		for _, s := range t.statements(e) {
-			s.send(t.p, s.values, s.types, s.fn != nil)
-		}
+	t.send(t.line[:t.ahead])
+}
+
+func (t *trip) sendOthers() {
+	if t.moves() {
+		t.own(moveTexts[0])
+		t.own(moveTexts[1])
 	}
+	t.send(t.line[t.ahead:])
 	if t.split {
 		return
 	}
@@ -118,33 +143,69 @@ func (t *trip) send() {
 	}
 }
 
+// moves says whether the savepoint moves behind those ahead.
+func (t *trip) moves() bool { return t.ahead > 0 && t.ahead < len(t.line) }
+
+func (t *trip) send(es []*entry) {
+	for _, e := range es {
+		for _, s := range t.statements(e) {
+			s.send(t.p, s.values, s.types, s.fn != nil)
+		}
+	}
+}
+
+func (t *trip) sync() bool {
+	if err := t.p.Sync(); err != nil {
+		t.at, t.err, t.ours = 0, err, true
+		return false
+	}
+	return true
+}
+
 func (t *trip) own(sql string) { t.p.SendQueryParams(sql, nil, nil, nil, nil) }
 
 func (t *trip) statements(e *entry) []queuedStatement {
 	return t.g.w.pipe.statements[e.from:e.to]
 }
 
-// read reads the answers up to the flush, in the order of send.
-func (t *trip) read(since time.Time) {
+func (t *trip) readAhead() bool {
 	if t.again && !t.readOwn(0) {
-		return
+		return false
 	}
-	for i, e := range t.line {
-		if i == t.ahead && i > 0 && !t.readMove(i) {
-			return
-		}
+	return t.read(0, t.ahead)
+}
+
+func (t *trip) readOthers() bool {
+	if t.moves() && !t.readMove(t.ahead) {
+		return false
+	}
+	return t.read(t.ahead, len(t.line))
+}
+
+// read reads the answers to those from, up to to, in the order of send.
+func (t *trip) read(from, to int) bool {
+	for i, e := range t.line[from:to] {
 		err := t.readAll(e)
 		if t.taken {
-			return
+			return false
 		}
 		now := time.Now()
-		e.took, since = e.took+now.Sub(since), now
+		e.took, t.last = e.took+now.Sub(t.last), now
 		if err != nil {
-			t.at, t.err = i, err
-			return
+			t.at, t.err = from+i, err
+			return false
 		}
 	}
-	t.sealed = !t.split
+	return true
+}
+
+// readSync reads that the server has come to the end of those ahead.
+func (t *trip) readSync() bool {
+	if _, err := t.p.GetResults(); err != nil {
+		t.at, t.err, t.ours = t.ahead, err, true
+		return false
+	}
+	return true
 }
 
 func (t *trip) readMove(at int) bool {
