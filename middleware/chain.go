@@ -72,7 +72,7 @@ func (c *chain) step() bool {
 	d := c.rt.Retry.Decide(c.state(r))
 	c.charge(r, d)
 	c.busy.note(c)
-	note(r, d)
+	note(r, c.fault, d)
 	switch d.Action {
 	case Again:
 		return c.backOff(r, d)

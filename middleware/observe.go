@@ -57,7 +57,7 @@ func (w *watch) Settled(r *record.Record, o record.Outcome) {
 	if span := spanOf(r); span != nil {
 		span.SetAttributes(attribute.String("headrace.outcome", o.String()), attribute.Int("headrace.attempts", r.Attempts))
 		if o == record.Dead {
-			fail(span, r.Err)
+			span.SetStatus(codes.Error, o.String())
 		}
 		span.End()
 	}
@@ -107,7 +107,7 @@ func (rt *Route) Attempt(ctx context.Context, r *record.Record) (_ context.Conte
 	if rt.Tracer == nil {
 		return ctx, func(error) {}
 	}
-	return rt.child(ctx, r, "attempt "+rt.Name)
+	return rt.child(ctx, r, rt.Classifier.Classify, "attempt "+rt.Name)
 }
 
 // attemptCall is Attempt for the call of r: the span has the name that one outside of a route has.
@@ -116,13 +116,14 @@ func (rt *Route) attemptCall(ctx context.Context, r *record.Record) (_ context.C
 		return ctx, func(error) {}
 	}
 	name := rt.Call.Dependency.Name()
-	return rt.child(ctx, r, "call "+name, trace.WithSpanKind(trace.SpanKindClient),
+	return rt.child(ctx, r, rt.Classifier.ClassifyCall, "call "+name, trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(attribute.String("headrace.dependency", name)))
 }
 
-// child begins a span of an attempt under the record's.
+// child begins a span of an attempt under the record's, which says of a failure what it means, and nothing of its text:
+// there may be a secret in it.
 func (rt *Route) child(
-	ctx context.Context, r *record.Record, name string, opts ...trace.SpanStartOption,
+	ctx context.Context, r *record.Record, classify func(context.Context, error) fault.Fault, name string, opts ...trace.SpanStartOption,
 ) (_ context.Context, end func(error)) {
 	parent := spanOf(r)
 	if parent == nil {
@@ -132,10 +133,16 @@ func (rt *Route) child(
 	ctx, span := rt.Tracer.Start(trace.ContextWithSpan(ctx, parent), name, opts...)
 	return ctx, func(err error) {
 		if err != nil {
-			fail(span, err)
+			f := classify(ctx, err)
+			span.SetAttributes(meaning(f)...)
+			span.SetStatus(codes.Error, f.Class.String())
 		}
 		span.End()
 	}
+}
+
+func meaning(f fault.Fault) []attribute.KeyValue {
+	return []attribute.KeyValue{attribute.String("headrace.class", f.Class.String()), attribute.String("headrace.rule", f.Rule)}
 }
 
 // attemptAll is Attempt for all records of a group. end gives each record what the error says about it.
@@ -165,22 +172,16 @@ func (rt *Route) attemptAll(ctx context.Context, rs []*record.Record) (_ context
 	}
 }
 
-// note writes a decision of the retry layer into the record's span.
-func note(r *record.Record, d Decision) {
+// note writes a decision of the retry layer about the failure f into the record's span.
+func note(r *record.Record, f fault.Fault, d Decision) {
 	span := spanOf(r)
 	if span == nil || !span.IsRecording() {
 		return
 	}
-	span.AddEvent(d.Action.String(), trace.WithAttributes(
+	span.AddEvent(d.Action.String(), trace.WithAttributes(append(meaning(f),
 		attribute.String("headrace.wait", d.Wait.String()), attribute.String("headrace.dependency", d.Dependency),
-	))
-}
-
-func fail(span trace.Span, err error) {
-	if err != nil {
-		span.RecordError(err)
-		span.SetStatus(codes.Error, err.Error())
-	}
+		attribute.String("headrace.reason", string(d.Reason)),
+	)...))
 }
 
 func spanOf(r *record.Record) trace.Span {

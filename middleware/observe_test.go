@@ -2,6 +2,8 @@ package middleware_test
 
 import (
 	"context"
+	"fmt"
+	"net/url"
 	"testing"
 	"time"
 
@@ -104,6 +106,43 @@ func TestObserve(t *testing.T) {
 			require.Equal(t, want.number, attr(ended[i], "headrace.attempt").AsInt64())
 		}
 		require.Equal(t, "payments", attr(ended[1], "headrace.dependency").AsString())
+	})
+
+	bubble(t, "ASecretInAnErrorIsInNoSpan", func(t *testing.T) {
+		const secret = "token=s3cr3t"
+		leaks := &url.Error{Op: "Get", URL: "http://payments/?" + secret, Err: errBoom}
+		for name, set := range map[string]func(b *bench) (handler func(*message.Message) error){
+			"InACall": func(b *bench) func(*message.Message) error {
+				b.calls(t, func(context.Context, *record.Record) (any, error) { return nil, fault.Permanent(leaks) })
+				return nothing
+			},
+			"InAHandler": func(*bench) func(*message.Message) error {
+				return func(*message.Message) error { return fault.Permanent(leaks) }
+			},
+			"InAPanic": func(*bench) func(*message.Message) error { return func(*message.Message) error { panic(secret) } },
+			"InWhatIsTriedAgain": func(*bench) func(*message.Message) error {
+				return func(*message.Message) error { return fault.Transient(leaks) }
+			},
+		} {
+			b := newBench(t)
+			spans := traced(b)
+			require.Equal(t, record.Dead, b.run(t, set(b), rec(0, "k")).outcome(0), name)
+			ended := spans.Ended()
+			for _, s := range ended {
+				require.Equal(t, codes.Error, s.Status().Code, name)
+				text := fmt.Sprint(s.Name(), s.Status(), s.Attributes(), s.Events())
+				require.NotContains(t, text, secret, name)
+			}
+			whole := ended[len(ended)-1]
+			events := whole.Events()
+			last := attribute.NewSet(events[len(events)-1].Attributes...)
+			for _, key := range []attribute.Key{"headrace.class", "headrace.rule", "headrace.reason"} {
+				v, _ := last.Value(key)
+				require.NotEmpty(t, v.AsString(), "%s: %s of the verdict", name, key)
+			}
+			require.NotEmpty(t, attr(ended[0], "headrace.class").AsString(), name)
+			require.NotEmpty(t, attr(ended[0], "headrace.rule").AsString(), name)
+		}
 	})
 
 	bubble(t, "PanicEndsItsSpanWithAnError", func(t *testing.T) {
