@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/headrace/headrace/downstream"
@@ -114,16 +115,27 @@ func (c *Consumer) keyProblems(found topics) []Problem {
 		if kept <= 0 {
 			continue // not known
 		}
-		for _, k := range c.callings(s, found) {
-			if k.kept >= 0 && k.kept <= kept {
-				continue
+		if sum, late := addUp(c.callings(s, found)); late < 0 || late > kept {
+			fix := "shorten the retention.ms of what keeps them"
+			if s.parks() {
+				fix += " or lower Park.MaxAge"
 			}
 			ps = append(ps, Problem{
-				What: fmt.Sprintf("route %q: %q remembers an idempotency key for %s (KeyRetention), shorter than what %s, %s: a call could be "+
-					"made again, and carried out again, after its key is forgotten", s.name, s.call.dependency.Name(), short(kept), k.what, forever(k.kept)),
-				Fix: fmt.Sprintf("have the dependency keep keys for %s and raise KeyRetention, or %s", forever(k.kept), k.fix()),
+				What: fmt.Sprintf("route %q: %q remembers an idempotency key for %s (KeyRetention), and a record can come again as late after its "+
+					"first call as %s: it would be called for, and carried out, again", s.name, s.call.dependency.Name(), short(kept), sum),
+				Fix: fmt.Sprintf("have the dependency keep keys for %s and raise KeyRetention, or %s", forever(late), fix),
 			})
 		}
 	}
 	return ps
+}
+
+// addUp is the sum of what follows one after the other, and how it comes about.
+func addUp(ks []keeping) (sum string, total time.Duration) {
+	terms := make([]string, len(ks))
+	for i, k := range ks {
+		terms[i] = fmt.Sprintf("%s %s", k.what, forever(k.kept))
+		total = together(total, k.kept)
+	}
+	return strings.Join(terms, " + ") + " = " + forever(total), total
 }

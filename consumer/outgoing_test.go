@@ -11,6 +11,7 @@ import (
 
 	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/record"
 )
 
@@ -126,6 +127,7 @@ func TestNormalTime_IsTheRoutes(t *testing.T) {
 	}
 }
 
+// A record that was called for long before it died was called for again after its key was forgotten, and charged twice.
 func TestKeyRetention(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -142,13 +144,23 @@ func TestKeyRetention(t *testing.T) {
 		require.NoError(t, err)
 		return c.keyProblems(found)
 	}
-	require.Empty(t, problems(t, 14*day, RepeatKeyed), "as long as a letter can be replayed")
 	require.Empty(t, problems(t, 0, RepeatKeyed), "nobody said")
 	require.Empty(t, problems(t, day, RepeatSafe), "no key is needed")
-	ps := problems(t, 10*day, RepeatKeyed)
+
+	// Called and not answered, then held until its topic is about to forget it, then dead, then replayed in the last moment.
+	require.Empty(t, problems(t, 21*day, RepeatKeyed))
+	ps := problems(t, 21*day-1, RepeatKeyed)
 	require.Len(t, ps, 1)
-	require.Contains(t, ps[0].What, `"payments" remembers an idempotency key for 240h (KeyRetention), shorter than what topic "orders.dlq" keeps, 336h`)
-	require.Len(t, problems(t, day, RepeatKeyed), 2, "the topic itself, too")
+	require.Contains(t, ps[0].What, `a record can come again as late after its first call as `+
+		`topic "orders" keeps 168h + topic "orders.dlq" keeps 336h = 504h: `)
+	require.Contains(t, ps[0].Fix, "keep keys for 504h and raise KeyRetention, or shorten")
+
+	found["orders.billing.replay"] = kafka.Topic{Name: "orders.billing.replay", Retention: 14 * day, CleanupPolicy: "delete"}
+	require.Empty(t, problems(t, 35*day, RepeatKeyed))
+	require.Contains(t, problems(t, 30*day, RepeatKeyed)[0].What, `+ topic "orders.billing.replay" keeps 336h = 840h: `)
+
+	found["orders"] = kafka.Topic{Name: "orders", Retention: kafka.Forever, CleanupPolicy: "delete"}
+	require.Contains(t, problems(t, 1000*day, RepeatKeyed)[0].What, " = kafka.Forever: ")
 }
 
 // A service that knows no keys, and can be asked.

@@ -302,6 +302,12 @@ func TestPark_KeyRetention(t *testing.T) {
 	require.Empty(t, problems(192*time.Hour))
 	ps := problems(191 * time.Hour)
 	require.Len(t, ps, 1)
-	require.Contains(t, ps[0].What, `shorter than what topic "orders" keeps (24h) and then the Park of route "post" keeps (MaxAge 168h), 192h`)
+	require.Contains(t, ps[0].What, `topic "orders" keeps 24h + the Park of route "post" keeps 168h = 192h`)
 	require.Contains(t, ps[0].Fix, "or lower Park.MaxAge")
+
+	for _, name := range []string{"orders.dlq", "orders.billing.replay"} {
+		found[name] = kafka.Topic{Name: name, Retention: 24 * time.Hour}
+	}
+	require.Empty(t, problems((3*24+2*168)*time.Hour), "what was replayed is parked again")
+	require.NotEmpty(t, problems((3*24+2*168)*time.Hour-1))
 }

@@ -63,19 +63,24 @@ func (s spec) parking() keeping {
 	}
 }
 
-// callings are for how long a record can be called for: what comes for the last time may be parked then.
-func (c *Consumer) callings(s spec, found topics) []keeping {
-	ks := c.comings(s, found)
-	if !s.parks() {
-		return ks
-	}
-	p := s.parking()
-	for i, k := range ks {
-		ks[i] = keeping{
-			what:    fmt.Sprintf("%s (%s) and then %s (MaxAge %s)", k.what, forever(k.kept), p.what, short(p.kept)),
-			kept:    together(k.kept, p.kept),
-			shorter: k.fix() + " or " + p.shorter,
+// callings are for how long a record can be called for after its first call, one after the other: it comes again for as
+// long as its topic keeps it, is parked then, dies, is replayed for as long as its letter is kept, comes again for as long
+// as the replay topic keeps it, and is parked once more. What dies again and is replayed again is not in it: nobody knows
+// how often that is done.
+func (c *Consumer) callings(s spec, found topics) (ks []keeping) {
+	kept := func(topic string) bool {
+		t, exists := found[topic]
+		if exists {
+			ks = append(ks, keeping{what: fmt.Sprintf("topic %q keeps", t.Name), kept: t.Lifetime()})
 		}
+		if s.parks() && topic != s.options.DeadLetterTopic {
+			ks = append(ks, s.parking())
+		}
+		return exists
+	}
+	kept(s.topic)
+	if _, replays := found[s.replay]; kept(s.options.DeadLetterTopic) && replays {
+		kept(s.replay)
 	}
 	return ks
 }

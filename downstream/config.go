@@ -47,7 +47,7 @@ type Config struct {
 	// Defaults to none.
 	DeadlineHeader string
 	// KeyRetention is for how long the dependency remembers an idempotency key. A consumer refuses a route that could send
-	// one again later than that.
+	// one again later than that after the first time: as late as its source, dead letter and replay topics keep together.
 	//
 	// Defaults to 0, unknown: nothing is checked.
 	KeyRetention time.Duration
