@@ -25,7 +25,8 @@ type Config struct {
 	Table string
 	// Timeout is how long a handler may run: its context ends then. The client's hanging up does not end it. A Tx handler
 	// that ignores it loses its transaction when its session has been idle for that long, or a statement of it runs for that
-	// long. A key of External is unknown after twice this time. Defaults to 30 s.
+	// long. A key of External is unknown after twice this time. 24 days at most. Defaults
+	// to 30 s.
 	Timeout time.Duration
 	// MaxBytes bounds a request's body, and an answer's. Both are kept in memory, the answer in the table. Defaults to 1 MiB.
 	MaxBytes int
@@ -90,7 +91,10 @@ func (c Config) validate() error {
 			bad("Config.%s %s is less than a millisecond", name, value)
 		}
 	}
-	if c.Retention < 2*c.Timeout {
+	if c.Timeout > maxTimeout {
+		bad("Config.Timeout %s is longer than %s: no session of Postgres has so long; what takes days is accepted (202) and done elsewhere",
+			c.Timeout, maxTimeout)
+	} else if c.Retention < 2*c.Timeout {
 		bad("Config.Retention %s is shorter than two Timeouts of %s: a key would be forgotten while it is repeated", c.Retention, c.Timeout)
 	}
 	if err := c.proof(); err != nil {
@@ -130,6 +134,9 @@ func short(d time.Duration) string {
 }
 
 var zeros = regexp.MustCompile(`([hm])(0m)?0s$`)
+
+// maxTimeout is the longest statement_timeout, near enough: every transaction of a longer one would be refused.
+const maxTimeout = 24 * 24 * time.Hour
 
 // maxMaxBytes keeps a row far from Postgres' 1 GiB.
 const maxMaxBytes = 64 << 20

@@ -18,10 +18,12 @@ const day = 24 * time.Hour
 func TestNew_RefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*idempotency.Config){
-		"Config.Principal is nil":                   func(c *idempotency.Config) { c.Principal = nil },
-		`Config.Table "a; drop"`:                    func(c *idempotency.Config) { c.Table = "a; drop" },
-		"Config.Timeout -1s":                        func(c *idempotency.Config) { c.Timeout = -time.Second },
-		"Config.Retention 1m0s is shorter than two": func(c *idempotency.Config) { c.Retention, c.Timeout = time.Minute, time.Minute },
+		"Config.Principal is nil":                           func(c *idempotency.Config) { c.Principal = nil },
+		`Config.Table "a; drop"`:                            func(c *idempotency.Config) { c.Table = "a; drop" },
+		"Config.Timeout -1s":                                func(c *idempotency.Config) { c.Timeout = -time.Second },
+		"Config.Timeout 600h0m0s is longer than 576h0m0s":   func(c *idempotency.Config) { c.Timeout, c.Retention = 25*day, 60*day },
+		"Config.Timeout 2562047h47m16.854775807s is longer": func(c *idempotency.Config) { c.Timeout = math.MaxInt64 },
+		"Config.Retention 1m0s is shorter than two":         func(c *idempotency.Config) { c.Retention, c.Timeout = time.Minute, time.Minute },
 		"topic 168h + letters 336h + replay 336h30m = 840h30m exceed Config.Retention 720h by 120h30m: a repeat would come after its key " +
 			"is forgotten, and be carried out again; raise Retention to 840h30m": func(c *idempotency.Config) {
 			c.Repeats = []idempotency.Repeat{{"topic", 7 * day}, {"letters", 14 * day}, {"replay", 14*day + 30*time.Minute}}
