@@ -238,6 +238,25 @@ func TestForwarderFailures(t *testing.T) {
 		requireInOrder(t, keyOnly(got, "b"), 1, 1000)
 	})
 
+	t.Run("WhoHasLostItsTurnNoLongerTellsWhatWaits", func(t *testing.T) {
+		t.Parallel()
+		b := newBed(t) // without the topic
+		b.publish("t", keyed("k", 0, 100)...)
+		rows := func() int64 {
+			sizes := noted(b, &b.sizes)
+			if len(sizes) == 0 {
+				return -1
+			}
+			return sizes[len(sizes)-1].Rows
+		}
+		b.forward(b.config())
+		b.eventually("the size is told", func() bool { return rows() == 100 })
+		_, err := b.pool.Exec(t.Context(), "update headrace.outbox_lease set holder = gen_random_uuid(), expires = 'infinity'")
+		require.NoError(t, err)
+		b.eventually("it is not told any more", func() bool { return rows() == 0 })
+		require.Equal(t, 100, b.waiting())
+	})
+
 	t.Run("RefusalsInTheMiddleLoseNothing", func(t *testing.T) {
 		t.Parallel()
 		b := newBed(t, kfake.SeedTopics(1, "t"))

@@ -32,7 +32,7 @@ const patience = 30 * time.Second
 
 // bed is an outbox and a broker.
 type bed struct {
-	t       *testing.T
+	t       testing.TB
 	dsn     string
 	pool    *pgxpool.Pool
 	fake    *kfake.Cluster
@@ -44,7 +44,7 @@ type bed struct {
 	sizes    []record.OutboxInfo
 }
 
-func newBed(t *testing.T, opts ...kfake.Opt) *bed {
+func newBed(t testing.TB, opts ...kfake.Opt) *bed {
 	t.Helper()
 	fake := kafkatest.Fake(t, opts...)
 	dsn := pgtest.DSN(t, migrations.Up)

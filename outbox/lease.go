@@ -16,6 +16,8 @@ type lease struct {
 	d     time.Duration
 	taken func() // was not ours a moment ago
 	held  atomic.Bool
+	// others: another forwarder had it when the database was asked last.
+	others atomic.Bool
 }
 
 // turns is who knows whose turn it is.
@@ -41,6 +43,9 @@ func (l *lease) take(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, l.d/3)
 	defer cancel()
 	ok, err := l.turns.takeLease(ctx, l.me, l.d)
+	if err == nil {
+		l.others.Store(!ok)
+	}
 	return ok && err == nil
 }
 

@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// A row holds many events where one transaction has published many to a topic: they share their fate, and a row an event
-// costs the database ten times as much to write, read, delete and vacuum.
+// A row holds many events where one transaction has published many to a topic: they share their fate, and the database has
+// fewer rows to write, read, delete and vacuum.
 const (
 	// packBytes is how much is packed: what fits into a page together with the other columns.
 	packBytes = 7500

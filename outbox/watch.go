@@ -49,6 +49,7 @@ type watch struct {
 	table  table
 	lease  *lease
 	behind bool // and that was told
+	told   bool // of what waits, in this turn
 }
 
 func newWatch(cfg Config, t table, l *lease) *watch { return &watch{cfg: cfg, table: t, lease: l} }
@@ -56,10 +57,21 @@ func newWatch(cfg Config, t table, l *lease) *watch { return &watch{cfg: cfg, ta
 // run looks until ctx ends, while it is this forwarder's turn.
 func (w *watch) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		if w.lease.held.Load() {
+		switch {
+		case w.lease.held.Load():
 			w.look(ctx)
+		case w.told && w.lease.others.Load():
+			// It was behind -> another one goes on and drains -> what was told last would raise an alert for ever.
+			w.told, w.behind = false, false
+			w.tell(record.OutboxInfo{})
 		}
 		wait(ctx, w.cfg.StatsInterval, nil)
+	}
+}
+
+func (w *watch) tell(i record.OutboxInfo) {
+	if w.cfg.Hooks.OnOutbox != nil {
+		w.cfg.Hooks.OnOutbox(i)
 	}
 }
 
@@ -70,9 +82,8 @@ func (w *watch) look(ctx context.Context) {
 	if err != nil {
 		return // whoever reads the table reports that
 	}
-	if w.cfg.Hooks.OnOutbox != nil {
-		w.cfg.Hooks.OnOutbox(i)
-	}
+	w.told = true
+	w.tell(i)
 	w.alarm(i)
 }
 

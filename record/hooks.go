@@ -29,7 +29,7 @@ type Hooks struct {
 	OnBreaker func(BreakerInfo)
 	// OnForward: a forwarder of the outbox has sent events and knows what became of them.
 	OnForward func(ForwardInfo)
-	// OnOutbox: a forwarder has looked how large the outbox is.
+	// OnOutbox: a forwarder has looked how large the outbox is. Zero once another forwarder does.
 	OnOutbox func(OutboxInfo)
 	// OnParking: it was looked how much a route has parked.
 	OnParking func(ParkingInfo)
