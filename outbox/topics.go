@@ -35,13 +35,13 @@ type topic struct {
 // cause is why a topic stands still: which event of it is in the way, and what the brokers say.
 type cause struct {
 	event int64
-	kind  string
+	said  string
 }
 
 func causeOf(r result) cause {
 	c := cause{event: r.failed.id}
 	if said := (*kerr.Error)(nil); errors.As(r.err, &said) {
-		c.kind = said.Message
+		c.said = said.Message
 	}
 	return c
 }
