@@ -98,6 +98,8 @@ type running[R any] struct {
 	key string
 	// unknown says that something may have been carried out: then it is asked about before anything is sent.
 	unknown bool
+	// sent says that a try before may have been carried out, and that nothing but the key keeps another one from it.
+	sent bool
 }
 
 // all are its tries, of a call that has begun.
@@ -112,9 +114,20 @@ func (r *running[R]) all(ctx context.Context, d *Dependency) (result R, f fault.
 		r.unknown = r.op.Reconcile != nil && (r.unknown || f.Class == fault.ClassAmbiguous)
 		next := tries.plan(f, "", r.op.Idempotent || r.op.Keyed || r.op.Reconcile != nil)
 		if !next.Again || !tries.wait(next) {
-			return result, f, failed, err
+			return result, f, failed, r.outcome(err, f)
 		}
+		r.sent = r.sent || r.op.Keyed && !r.op.Idempotent && r.op.Reconcile == nil && f.Class == fault.ClassAmbiguous
 	}
+}
+
+// outcome is err, the failure f of the last try: that this one was surely not carried out says nothing of those before it,
+// and whoever runs op again does it under another key.
+func (r *running[R]) outcome(err error, f fault.Fault) error {
+	if !r.sent || f.Class != fault.ClassTransient {
+		return err
+	}
+	err = fmt.Errorf("after a try that may have been carried out: %w", err)
+	return fault.Say(err, fault.Fault{Class: fault.ClassAmbiguous, RetryAfter: f.RetryAfter, Rule: "sent before"})
 }
 
 // timed is a try with its deadline, judged while its context is at hand.

@@ -205,3 +205,35 @@ func TestReconcile(t *testing.T) {
 		require.Equal(t, "charged", result)
 	})
 }
+
+// The answer of the first try was lost, and the second was refused: whoever heard "surely not carried out" ran it again,
+// under another key, and charged twice.
+func TestRun_ARefusalDoesNotHideThatATryBeforeMayHaveBeenCarriedOut(t *testing.T) {
+	t.Parallel()
+	errRefused := errors.New("refused")
+	for name, tc := range map[string]struct {
+		op   downstream.Operation[int]
+		want fault.Class
+	}{
+		"Keyed":      {downstream.Operation[int]{Keyed: true}, fault.ClassAmbiguous},
+		"Idempotent": {downstream.Operation[int]{Idempotent: true}, fault.ClassTransient},
+		"KnownNotToBe": {downstream.Operation[int]{
+			Reconcile: func(context.Context) (int, bool, error) { return 0, false, nil },
+		}, fault.ClassTransient},
+	} {
+		d, err := downstream.New(downstream.Config{Name: "payments", Retry: downstream.RetryConfig{Base: time.Millisecond, Cap: time.Millisecond}})
+		require.NoError(t, err)
+		op := tc.op
+		op.Do = func(_ context.Context, try downstream.Try) (int, error) {
+			if try.Number == 1 {
+				return 0, fault.Ambiguous(errors.New("lost"))
+			}
+			return 0, fault.RetryAfter(errRefused, time.Millisecond)
+		}
+		_, err = downstream.Run(t.Context(), d, op)
+		require.ErrorIs(t, err, errRefused, name)
+		f := new(fault.Classifier).ClassifyCall(t.Context(), err)
+		require.Equal(t, tc.want, f.Class, name)
+		require.Equal(t, time.Millisecond, f.RetryAfter, name)
+	}
+}
