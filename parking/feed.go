@@ -73,6 +73,9 @@ func (f *feed) next() (*work, error) {
 	if !ok {
 		return nil, nil
 	}
+	if suspects {
+		defer f.claimed()
+	}
 	// Not under the subscription's end: a claim that is cut off leaves a start behind, which would look like a death.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.ctx), finishTimeout)
 	defer cancel()
@@ -99,16 +102,22 @@ func (f *feed) enter() (alone, ok bool) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.lanes == 0 || len(f.Source.works) >= maxHeld {
+	if f.lanes == 0 || len(f.queue) > 0 || len(f.Source.works) >= maxHeld || !f.fits(false) {
 		return false, false
 	}
-	for w := range f.Source.works {
-		if w.suspect {
-			return false, false
-		}
-	}
 	f.lanes--
-	return len(f.Source.works) == 0, true
+	if alone = f.fits(true); alone {
+		f.alone++
+	}
+	return alone, true
+}
+
+// claimed ends a claim that might have brought a suspect: what wants to run again may.
+func (f *feed) claimed() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.alone--
+	f.grantLanes()
 }
 
 // load makes a message's work of a lease. Nil: nothing of it can be read, and it is given back.

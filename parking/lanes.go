@@ -34,17 +34,11 @@ func (w *work) tryResume(rs []*record.Record) *resume {
 			q.seats = append(q.seats, st)
 		}
 	}
-	switch {
-	case len(q.seats) == 0 || w.ending:
+	if len(q.seats) == 0 || w.ending {
 		return nil
-	case w.running > 0:
-		q.run()
-	case s.lanes > 0:
-		s.lanes--
-		q.run()
-	default:
-		s.queue = append(s.queue, q)
 	}
+	s.queue = append(s.queue, q)
+	s.grantLanes()
 	return q
 }
 
@@ -64,31 +58,47 @@ func (q *resume) run() {
 func (s *Source) returnLane() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.grantLane() {
-		s.lanes++
-	}
+	s.lanes++
+	s.grantLanes()
 }
 
 // laneFreed gives a lane to the message that waits longest to resume, else to a new claim. The lock is held.
 func (s *Source) laneFreed() {
-	if !s.grantLane() {
-		s.lanes++
-		s.nudge()
-	}
+	s.lanes++
+	s.grantLanes()
+	s.nudge()
 }
 
-// grantLane is false when nobody waits to resume.
-func (s *Source) grantLane() bool {
-	for len(s.queue) > 0 {
-		q := s.queue[0]
-		s.queue = s.queue[1:]
-		if q.work.running > 0 { // another chain of it was granted one meanwhile
+// grantLanes resumes what waits, in order, up to the first that must wait on: for a lane, or for what runs beside it to
+// end. So a suspect has its turn, however much comes after it. The lock is held.
+func (s *Source) grantLanes() {
+	rest := s.queue[:0]
+	for i, q := range s.queue {
+		switch {
+		case q.work.running > 0: // it has its lane: another chain of it runs
 			q.run()
-			continue
-		}
-		if q.run(); q.work.running > 0 {
-			return true
+		case len(rest) == 0 && s.lanes > 0 && s.fits(q.work.suspect):
+			s.lanes--
+			if q.run(); q.work.running == 0 { // its lines are over
+				s.lanes++
+			}
+		default:
+			rest = append(rest, s.queue[i])
 		}
 	}
-	return false
+	s.queue = rest
+}
+
+// fits says whether a message may run beside those that do: a suspect runs alone. One that waits runs nothing, and
+// neither keeps others from running nor is kept by them.
+func (s *Source) fits(suspect bool) bool {
+	if s.alone > 0 {
+		return false
+	}
+	for w := range s.works {
+		if w.running > 0 && (suspect || w.suspect) {
+			return false
+		}
+	}
+	return true
 }

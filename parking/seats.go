@@ -231,5 +231,6 @@ func (w *work) leave() {
 	w.shut = true
 	delete(w.src.works, w)
 	w.src.queue = slices.DeleteFunc(w.src.queue, func(q *resume) bool { return q.work == w })
+	w.src.grantLanes()
 	w.src.nudge()
 }

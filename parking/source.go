@@ -88,6 +88,7 @@ type Source struct {
 	closed bool
 	wake   chan struct{} // one token: there may be a free lane, or an open gate
 	lanes  int           // free ones
+	alone  int           // claims under way that may bring a suspect
 	works  map[*work]struct{}
 	queue  []*resume
 }

@@ -143,7 +143,7 @@ func (w *work) keep(ctx context.Context, msg *message.Message, cancel context.Ca
 	acked, nacked, stopping := msg.Acked(), msg.Nacked(), ctx.Done()
 	var grace <-chan time.Time
 	hard := false
-	for w.flush() {
+	for w.flush(ctx.Done()) {
 		select {
 		case <-w.changed:
 		case <-renew.C:
@@ -170,7 +170,7 @@ func (w *work) keep(ctx context.Context, msg *message.Message, cancel context.Ca
 }
 
 // flush writes the ends that are due; false when every line is finished.
-func (w *work) flush() bool {
+func (w *work) flush(ending <-chan struct{}) bool {
 	for {
 		w.src.mu.Lock()
 		ends, left := w.ends, w.left
@@ -179,29 +179,34 @@ func (w *work) flush() bool {
 		if len(ends) == 0 {
 			return left > 0
 		}
-		w.write(ends)
+		w.write(ends, ending)
 	}
 }
 
-// write tries for as long as anybody else waits for the lease to run out; at the end of the Source for the hard grace.
-func (w *work) write(ends []due) {
+// write tries for as long as anybody else waits for the lease to run out, once the subscription is ending for the hard
+// grace at most.
+func (w *work) write(ends []due, ending <-chan struct{}) {
 	list := make([]End, len(ends))
 	for i := range ends {
 		list[i] = ends[i].End
 	}
-	began, patience := time.Now(), w.src.store.policy.Lease
+	patience := time.After(w.src.store.policy.Lease)
 	var err error
-	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+	over := false
+	for wait := firstRetry; !over; wait = min(2*wait, lastRetry) {
 		ctx, cancel := context.WithTimeout(context.Background(), finishTimeout)
 		_, err = w.lease.Finish(ctx, list)
 		cancel()
-		if w.isEnding() {
-			patience = min(patience, w.src.cfg.HardGrace)
-		}
-		if err == nil || time.Since(began) > patience {
+		if err == nil {
 			break
 		}
-		<-time.After(wait)
+		select {
+		case <-time.After(wait):
+		case <-ending:
+			ending, patience = nil, time.After(min(w.src.cfg.HardGrace, w.src.store.policy.Lease))
+		case <-patience:
+			over = true
+		}
 	}
 	w.src.mu.Lock()
 	w.left -= len(ends)
@@ -211,12 +216,6 @@ func (w *work) write(ends []due) {
 			d.done <- err
 		}
 	}
-}
-
-func (w *work) isEnding() bool {
-	w.src.mu.Lock()
-	defer w.src.mu.Unlock()
-	return w.ending
 }
 
 // renew goes on with the lease, and forgets the lines that it has lost. An error costs nothing yet: there are two more
