@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -162,12 +163,23 @@ func createHint(p dlq.Problem) string {
 	return ""
 }
 
+// unreached is a database that does not answer, or that answers and does not let us in.
+func unreached(err error) Problem {
+	const login, password, database = "28000", "28P01", "3D000"
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && slices.Contains([]string{login, password, database}, refused.Code) {
+		return Problem{What: "the database does not let us in", Err: err, Fix: "check user, password and database of DB's configuration"}
+	}
+	return Problem{
+		What: "the database cannot be reached", Err: err,
+		Fix: "see that it is up, and that DB's configuration is right: one that is empty means a server on this machine",
+	}
+}
+
 // lookAtDatabase finds what is wrong with the database; inbox asks whether it is ready for one.
 func (c *Consumer) lookAtDatabase(ctx context.Context, inbox func(context.Context) error) []Problem {
 	if err := c.cfg.DB.Ping(ctx); err != nil {
-		return []Problem{{
-			What: "the database cannot be reached", Err: because(ctx, err), Fix: "see that it is up, and that DB's configuration is right",
-		}}
+		return []Problem{unreached(because(ctx, err))}
 	}
 	ps := c.readOnly(ctx)
 	if len(ps) > 0 && c.cfg.Migrate {

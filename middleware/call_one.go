@@ -135,14 +135,24 @@ func (c *calling) begin(r *record.Record, p *place, last downstream.Streak) erro
 	return err
 }
 
+// keylessCalls is how many calls succeed without a key, and none with one, before it is reported: one that succeeds may
+// have asked nobody, because the record needed no call.
+const keylessCalls = 10
+
 // missKey reports a route whose calls take no key, although that is why they may be repeated. One that may have asked
 // nobody, because it was skipped, refused or found unfit, says nothing.
 func (c *calling) missKey(ctx context.Context, r *record.Record, err error) {
 	call := c.rt.Call
-	if _, foreign := call.Dependency.Foreign(err); foreign || !call.Keyed || downstream.KeyTaken(ctx) {
+	_, foreign := call.Dependency.Foreign(err)
+	switch {
+	case foreign || !call.Keyed:
 		return
-	}
-	if err != nil && c.classify(ctx, err).Evidence(call.Dependency.Name()) != fault.SaysDown {
+	case downstream.KeyTaken(ctx):
+		c.rt.keyTaken.Store(true)
+		return
+	case err == nil && (c.rt.keyTaken.Load() || c.rt.keyless.Add(1) < keylessCalls):
+		return
+	case err != nil && c.classify(ctx, err).Evidence(call.Dependency.Name()) != fault.SaysDown:
 		return
 	}
 	c.rt.keyOnce.Do(func() {

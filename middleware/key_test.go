@@ -22,7 +22,7 @@ func TestCall_KeyNotSent(t *testing.T) {
 		b := newBench(t)
 		b.calls(t, do)
 		b.rt.Call.Keyed = keyed
-		b.run(t, nothing, recs(3, ownKey)...)
+		b.run(t, nothing, recs(20, ownKey)...)
 		return b.reports.kinds()
 	}
 	told := []string{record.ReportKeyNotSent}
@@ -44,6 +44,23 @@ func TestCall_KeyNotSent(t *testing.T) {
 		for _, err := range []error{fault.Skip("not ours"), fault.Permanent(errBoom)} {
 			require.Empty(t, kinds(t, true, func(context.Context, *record.Record) (any, error) { return nil, err }))
 		}
+	})
+	bubble(t, "NorOfARouteThatAsksOnlyForSome", func(t *testing.T) {
+		require.Empty(t, kinds(t, true, func(ctx context.Context, r *record.Record) (any, error) {
+			if r.Offset == 0 {
+				downstream.IdempotencyKey(ctx, "charge")
+			}
+			return "paid, or nothing to pay", nil
+		}))
+	})
+	bubble(t, "NorOfAFewThatNeededNoCall", func(t *testing.T) {
+		var asked atomic.Int32
+		require.Empty(t, kinds(t, true, func(context.Context, *record.Record) (any, error) {
+			if asked.Add(1) < 10 {
+				return "nothing to pay", nil
+			}
+			return nil, fault.Skip("enough")
+		}))
 	})
 	bubble(t, "NorOfWhoTookTheKey", func(t *testing.T) {
 		require.Empty(t, kinds(t, true, func(ctx context.Context, _ *record.Record) (any, error) {

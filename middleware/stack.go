@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -123,6 +124,8 @@ type Route struct {
 	times       attemptTimes
 	batchOnce   sync.Once
 	keyOnce     sync.Once
+	keyTaken    atomic.Bool  // by some call
+	keyless     atomic.Int32 // calls that succeeded without one
 	insideOnce  sync.Once
 }
 

@@ -52,7 +52,11 @@ func (d *demo) invite() {
 		run("show", fmt.Sprintf(" --at %s/%s", d.settings.topic, d.exhibit))
 	}
 	run("replay", " --yes")
-	d.progress.say("    # what contradicts an earlier order (id_conflict) stays dead: --new-id would charge and post it beside that one")
+	d.progress.say("    # what contradicts an earlier order (id_conflict) stays dead: --new-id would charge and post it beside that one;")
+	d.progress.say("    # and what could not be read (undecodable) dies again")
+	d.progress.say("    go run ./cmd/headrace audit --brokers %s --topic %s --group %s --dsn '%s' --id-header %s",
+		strings.Join(w.Brokers, ","), d.settings.topic, d.settings.group, w.DSN, idHeader)
+	d.progress.say("    go run ./cmd/headrace parked ls --dsn '%s'", w.DSN)
 	d.progress.say("    curl -s %s", w.Metrics)
 	d.progress.say("    curl -s %s", w.Payments)
 	d.progress.say("    psql '%s'", w.DSN)

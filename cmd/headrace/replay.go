@@ -118,7 +118,7 @@ func (f *replayFlags) check(s streams, args []string) (dlq.ReadConfig, error) {
 		return cfg, err
 	}
 	if !f.mayAsk(s) && !single(cfg.Filter) {
-		return cfg, usagef("replay wants a yes for more than one letter, and there is no terminal to ask on").
+		return cfg, usagef("replay wants a yes unless one letter is named, and there is no terminal to ask on").
 			fix("look first with --dry-run, then add --yes; or name one letter, as in '" + f.command("replay", "3/120") + "'")
 	}
 	return cfg, nil

@@ -75,6 +75,9 @@ func (a *auditor) findRoutes(ctx context.Context) error {
 		return fmt.Errorf("find the routes of group %s: %w", a.cfg.Group, err)
 	}
 	if missing := a.missing(known); missing != "" {
+		if len(known) == 0 {
+			return fmt.Errorf("%w: the database knows no route of group %q", ErrNoRoute, a.cfg.Group)
+		}
 		return fmt.Errorf("%w: the database knows none of group %q %s; it knows: %s", ErrNoRoute, a.cfg.Group, missing, strings.Join(known, ", "))
 	}
 	for _, rt := range a.order {
