@@ -297,7 +297,7 @@ func writeGraves(
 	if written == int64(len(batch)) {
 		return answers, nil
 	}
-	if err := readAnswers(ctx, conn, consumer, cols, func(i int, a Answer) { answers[i] = a }); err != nil {
+	if err := readAnswers(ctx, conn, answerSQL, consumer, cols, func(i int, a Answer) { answers[i] = a }); err != nil {
 		return nil, err
 	}
 	if err := moveBuried(ctx, conn, consumer, batch, answers); err != nil {
@@ -306,15 +306,18 @@ func writeGraves(
 	return answers, buryAgain(ctx, conn, consumer, batch, answers)
 }
 
-// readAnswers asks answerSQL.
-func readAnswers(ctx context.Context, conn *pgx.Conn, consumer int32, cols *columns, give func(int, Answer)) error {
-	rows, err := conn.Query(ctx, answerSQL, consumer,
-		array(cols.ids), array(cols.hashes), array(cols.coords), array(cols.replays))
+// readAnswers asks sql, which is answerSQL or seenSQL: who is not answered is fresh.
+func readAnswers(ctx context.Context, conn *pgx.Conn, sql string, consumer int32, cols *columns, give func(int, Answer)) error {
+	rows, err := conn.Query(ctx, sql, cols.answerArgs(consumer)...)
 	if err != nil {
 		return err
 	}
+	return eachAnswer(rows, give)
+}
+
+func eachAnswer(rows pgx.Rows, give func(int, Answer)) error {
 	var n, answer int32
-	_, err = pgx.ForEachRow(rows, []any{&n, &answer}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&n, &answer}, func() error {
 		give(int(n)-1, Answer(answer))
 		return nil
 	})

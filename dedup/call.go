@@ -35,6 +35,7 @@ type entry struct {
 	verdict *DeadError    // what its row says, if the answer is DeadOwn
 	moved   bool          // the row of its place says so
 	parked  bool          // a record of its key is, behind which it must wait
+	first   *entry        // of its group, whose copy it is
 	img     *image        // of an offset store: its partition's, once that is acquired
 	ask     bool          // only an inbox row can tell what is known of it
 	// attempt is that of a handler which has queued, and from, to are its statements in the writer's pipeline.

@@ -92,11 +92,7 @@ func (c *Consumer) Look(ctx context.Context, r *record.Record) (Answer, Grave, e
 			return Own, Grave{}, nil
 		}
 	}
-	err = readAnswers(ctx, conn.Conn(), c.id, cols, func(_ int, a Answer) {
-		if a != unseen { // no row: the answer is Fresh
-			answer = a
-		}
-	})
+	err = readAnswers(ctx, conn.Conn(), seenSQL, c.id, cols, func(_ int, a Answer) { answer = a })
 	var g Grave
 	if err == nil && (answer == DeadOwn || answer == DeadReplay) {
 		err = conn.QueryRow(ctx, verdictsSQL, c.id, array(cols.ids)).Scan(nil, &g.Reason, &g.Err)

@@ -10,13 +10,23 @@ import (
 
 // As a rule all records of a group are new. Then COPY writes their rows for half of what the insert that skips known ones
 // costs the server: it looks once into the index and not twice, writes one log record a page, and reads no text. Where one
-// row is known, the server refuses them all; then the group begins again with that insert, and so do the next groups:
-// duplicates come in runs, behind a restart most of all.
+// row is known, the server refuses them all. Then the group begins again, and the next ones begin so, because duplicates
+// come in runs: the opening trip asks for all of them, and COPY writes the rows of those that are not there. What another
+// transaction writes in between has the server refuse them too, and then the insert's word counts.
 const (
 	// copyAtLeast is how many records are worth COPY's own trip.
 	copyAtLeast = 64
-	// careful is how many groups do not try it after one that met a known row.
+	// careful is how many groups ask first after one that met a known row.
 	careful = 64
+)
+
+// way is how a group writes its rows, each more careful than the one before.
+type way uint8
+
+const (
+	copied way = iota
+	asked      // and those copied that nobody knows
+	inserted
 )
 
 // copySQL is not run as a prepared statement, which COPY cannot be.
@@ -25,7 +35,7 @@ const copySQL = `copy headrace.inbox (consumer_id, message_id, value_hash, coord
 // errKnown: the server has refused the rows, most likely because one of them is known.
 var errKnown = errors.New("rows were not copied")
 
-// caution is when a route copies: groups of so many records at least, after so many more that use the insert.
+// caution is how a route's groups write their rows: those of so many records at least are copied, and so many more ask first.
 type caution struct {
 	least  int
 	groups atomic.Int32
@@ -40,14 +50,20 @@ func (c *caution) pass() {
 	}
 }
 
-// copies says whether the group's rows are to be copied.
-func (g *group) copies() bool {
-	return g.rt.offsets == nil && !g.refusedCopy && len(g.entries) >= g.rt.caution.least && g.rt.caution.groups.Load() == 0
+// wayIn chooses how the rows are written, unless a way has just failed.
+func (g *group) wayIn() way {
+	switch {
+	case g.rt.offsets != nil, len(g.w.order) < g.rt.caution.least:
+		return inserted
+	case g.rt.caution.groups.Load() > 0:
+		return max(g.way, asked)
+	}
+	return g.way
 }
 
-// copyRows writes the rows of w.order and then executes the statements in after, in one trip. Whatever the server has
-// against it, the insert that comes next is told too, and its answer counts.
-func (g *group) copyRows(ctx context.Context, after string) error {
+// copyRows writes the rows of those that are fresh, and then executes the statements in after, in one trip. Whatever the
+// server has against it, the next way in is told too, and the insert's answer counts.
+func (g *group) copyRows(ctx context.Context, by way, after string) error {
 	w := g.w
 	w.copy = appendCopy(w.copy[:0], g.rt, w.order)
 	_, err := g.conn.Conn().PgConn().CopyFrom(ctx, bytes.NewReader(w.copy), copySQL+"; "+after)
@@ -55,20 +71,25 @@ func (g *group) copyRows(ctx context.Context, after string) error {
 	case err == nil:
 		return nil
 	case isServerError(err):
-		g.refusedCopy = true
 		g.rt.caution.raise()
+		if g.way = by + 1; !isCode(err, codeUnique) {
+			g.way = inserted // somebody has one of them in hand: only the insert says so
+		}
 		return errors.Join(errKnown, err)
 	}
 	w.copy = nil // with a connection that broke, pgx may still be reading it
 	return err
 }
 
-// appendCopy appends rows in COPY's binary format: a header, for each row the number of its columns and then each one's
-// length and bytes, and -1 as a number of columns at the end.
+// appendCopy appends the rows of those that are fresh in COPY's binary format: a header, for each row the number of its
+// columns and then each one's length and bytes, and -1 as a number of columns at the end.
 func appendCopy(b []byte, rt *Route, es []*entry) []byte {
 	b = append(b, "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"...)
 	number := binary.BigEndian
 	for _, e := range es {
+		if e.answer != Fresh {
+			continue
+		}
 		key, hash, coords := rt.row(e.r)
 		b = number.AppendUint16(b, 4)
 		b = number.AppendUint32(b, 4)

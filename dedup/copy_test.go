@@ -18,6 +18,9 @@ import (
 // worthCopying is a number of records whose rows are copied.
 const worthCopying = 2 * copyAtLeast
 
+// neverCopied has a route insert the rows of each group.
+const neverCopied = 1 << 30
+
 // newCopyBench is a bench whose groups are as large as a message, however slow the machine is.
 func newCopyBench(t *testing.T, s setup) *workbench {
 	t.Helper()
@@ -68,7 +71,7 @@ func TestCopy(t *testing.T) {
 			E'\n' order by message_id) from headrace.inbox`
 		copied := query[string](b, rows)
 		b.exec("truncate eff, headrace.inbox")
-		b.rt.caution.raise()
+		b.rt.caution.least = neverCopied
 		b.requireNotCopied(recs(newOwner(), worthCopying))
 		require.Equal(t, query[string](b, rows), copied)
 		b.requireLedger(worthCopying)
@@ -81,47 +84,73 @@ func TestCopy(t *testing.T) {
 		b.requireLedger(copyAtLeast - 1)
 	})
 
-	t.Run("KnownRecordsAreAnsweredAsByTheInsert", func(t *testing.T) {
-		t.Parallel()
-		b, o := newCopyBench(t, setup{route: RouteConfig{Writers: 1}}), newOwner()
-		b.run([]*record.Record{rec(o, 1, ""), rec(o, 2, "")}, effect)
-		b.run([]*record.Record{rec(o, 3, "")}, skip)
-		b.bury(rec(o, 4, ""), "permanent")
-		o = newOwner() // all are delivered again
-		rs := recsFrom(o, 5, worthCopying)
-		own, ownSkipped, dead := rec(o, 1, ""), rec(o, 3, ""), rec(o, 4, "")
-		twin, conflict := recAs(o, 1000, "", "id-2", "value-2"), recAs(o, 1001, "", "id-2", "other")
-		all := append([]*record.Record{own, ownSkipped, dead, twin}, append(rs, conflict)...)
-		b.requireNotCopied(all)
-		requireOutcomes(t, record.Effected, rs...)
-		requireOutcomes(t, record.Effected, own)
-		requireOutcomes(t, record.Skipped, ownSkipped)
-		requireOutcomes(t, record.Duplicate, twin)
-		requireErr(t, ErrDead, dead)
-		requireErr(t, ErrConflict, conflict)
-		b.requireLedger(2 + worthCopying)
-		require.Equal(t, 2+worthCopying+1, b.counted(b.answers, "fresh"), "each is answered once")
-	})
+	for name, least := range map[string]int{"KnownRecordsAreAnswered": copyAtLeast, "KnownRecordsAreAnsweredByTheInsert": neverCopied} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, o := newCopyBench(t, setup{route: RouteConfig{Writers: 1}}), newOwner()
+			b.rt.caution.least = least
+			b.run([]*record.Record{rec(o, 1, ""), rec(o, 2, "")}, effect)
+			b.run([]*record.Record{rec(o, 3, "")}, skip)
+			b.bury(rec(o, 4, ""), "permanent")
+			o = newOwner() // all are delivered again
+			rs := recsFrom(o, 5, worthCopying)
+			own, ownSkipped, dead := rec(o, 1, ""), rec(o, 3, ""), rec(o, 4, "")
+			twin, conflict := recAs(o, 1000, "", "id-2", "value-2"), recAs(o, 1001, "", "id-2", "other")
+			b.run(append([]*record.Record{own, ownSkipped, dead, twin}, append(rs, conflict)...), effect)
+			requireOutcomes(t, record.Effected, rs...)
+			requireOutcomes(t, record.Effected, own)
+			requireOutcomes(t, record.Skipped, ownSkipped)
+			requireOutcomes(t, record.Duplicate, twin)
+			requireErr(t, ErrDead, dead)
+			require.ErrorContains(t, dead.Err, "permanent", "what it died of")
+			requireErr(t, ErrConflict, conflict)
+			b.requireLedger(2 + worthCopying)
+			require.Equal(t, 2+worthCopying+1, b.counted(b.answers, "fresh"), "each is answered once")
+		})
+	}
 
-	t.Run("AfterAKnownRecordItIsCarefulForSomeGroups", func(t *testing.T) {
+	t.Run("AfterAKnownRecordTheNextGroupsAskFirst", func(t *testing.T) {
 		t.Parallel()
-		b, o := newCopyBench(t, setup{route: RouteConfig{Writers: 1}}), newOwner()
-		b.requireCopied(recs(o, worthCopying))
-		b.requireNotCopied(append(recsFrom(o, worthCopying, worthCopying), recAs(o, 9999, "", "id-1", "value-1")))
-		for i := range careful {
-			b.requireNotCopied([]*record.Record{rec(o, 1000+i, "")})
+		dsn := pgtest.DSN(t, migrations.Up, schema)
+		proxy := pgtest.NewProxy(t, dsn)
+		b, o, n := newCopyBench(t, setup{dsn: proxy.DSN(), look: dsn, route: RouteConfig{Writers: 1}}), newOwner(), 0
+		trips := func(size int, more ...*record.Record) int {
+			before := proxy.Requests()
+			b.runWork(append(recsFrom(o, n, size), more...), Queue(queueEffect))
+			n += size
+			return proxy.Requests() - before
 		}
-		b.requireCopied(recsFrom(o, 2000, worthCopying))
-		b.requireLedger(3*worthCopying + careful)
+		known := func() *record.Record { return recAs(o, 10_000+n, "", "id-1", "value-1") }
+		trips(worthCopying)
+		trips(worthCopying, known()) // the connection has prepared all there is
+		b.rt.caution.groups.Store(0)
+		const one, refused = 3, 3 // the gate, the rows, the effects with COMMIT; a gate, rows, ROLLBACK
+		require.Equal(t, one, trips(worthCopying))
+		require.Equal(t, one+refused, trips(worthCopying, known()))
+		require.Equal(t, one, trips(worthCopying, known()))
+		for range careful {
+			trips(1)
+		}
+		require.Equal(t, one+refused, trips(worthCopying, known()))
+		b.requireLedger(n)
 	})
 
-	t.Run("DuplicatesThatTheInsertMeetsKeepItCareful", func(t *testing.T) {
+	t.Run("NothingIsWrittenForAGroupOfKnownRecords", func(t *testing.T) {
 		t.Parallel()
-		b, o := newCopyBench(t, setup{route: RouteConfig{Writers: 1}}), newOwner()
-		b.run(recs(o, 10), effect)
-		b.requireNotCopied(append(recsFrom(o, 10, 10), recAs(o, 9999, "", "id-1", "value-1")))
-		b.requireNotCopied(recsFrom(o, 20, worthCopying))
-		b.requireLedger(20 + worthCopying)
+		dsn := pgtest.DSN(t, migrations.Up, schema)
+		proxy := pgtest.NewProxy(t, dsn)
+		b := newCopyBench(t, setup{dsn: proxy.DSN(), look: dsn, route: RouteConfig{Writers: 1}})
+		for range 2 { // the second time its connection prepares the question
+			b.runWork(recs(newOwner(), worthCopying), Queue(queueEffect))
+		}
+		b.rt.caution.groups.Store(0)
+		for _, trips := range []int{3 + 2, 2} { // refused; asked, and ROLLBACK
+			before, rs := proxy.Requests(), recs(newOwner(), worthCopying)
+			b.runWork(rs, Queue(queueEffect))
+			requireOutcomes(t, record.Effected, rs...)
+			require.Equal(t, trips, proxy.Requests()-before)
+		}
+		b.requireLedger(worthCopying)
 	})
 
 	t.Run("TwiceInOneMessageIsOneEffect", func(t *testing.T) {
@@ -145,6 +174,20 @@ func TestCopy(t *testing.T) {
 		b.run(rs, effect)
 		requireOutcomes(t, record.Effected, rs...)
 		b.requireLedger(worthCopying)
+	})
+
+	t.Run("AnotherTransactionCommitsAfterTheQuestion", func(t *testing.T) {
+		t.Parallel()
+		b := newCopyBench(t, setup{route: RouteConfig{Writers: 1}})
+		b.waitsLong()
+		b.rt.caution.raise()
+		rs := recs(newOwner(), worthCopying)
+		tx := b.rival(rs[:5])
+		b.when("wait_event_type = 'Lock' and query like 'copy%'", func() { require.NoError(t, tx.Commit(context.Background())) })
+		b.run(rs, effect)
+		requireOutcomes(t, record.Effected, rs...)
+		b.requireLedger(worthCopying)
+		require.Equal(t, worthCopying-5, b.counted(b.attempts, ""), "the others' handlers ran")
 	})
 
 	t.Run("DeliveryThatEndsEndsTheWait", func(t *testing.T) {

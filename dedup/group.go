@@ -50,7 +50,7 @@ type group struct {
 	told  bool     // the hook knows how it ended
 	anew  bool     // statements are described anew, or were: what the connection remembered of them is in doubt
 
-	refusedCopy bool // the rows were to be copied, and one was known
+	way way // in which its rows are written, or a more careful one
 
 	unsaved bool // the savepoint was missing: a handler ended the transaction
 	slow    bool // COMMIT was not answered in time
@@ -113,14 +113,19 @@ func (g *group) took(c *call) bool {
 func (g *group) full() bool { return len(g.entries) >= g.limit || g.solo }
 
 // add takes e, unless a group of this process (or this one: the same id may come twice in a message) has its id in
-// hand. Then e waits for that outcome, and so do those behind it.
+// hand. Then e waits for that outcome, and so do those behind it; or comes along, if the outcome can only be the same.
 func (g *group) add(e *entry) {
 	key := g.rt.key(e.r)
-	if _, taken := g.rt.flight[key]; taken {
+	first, flies := g.rt.flight[key]
+	switch {
+	case !flies:
+		g.rt.flight[key] = flying{g, e}
+	case g.twins(first, e):
+		e.first = first.e
+	default:
 		g.hold(e)
 		return
 	}
-	g.rt.flight[key] = struct{}{}
 	g.solo = e.solo
 	e.c.move(e, taken)
 	g.entries = append(g.entries, e)

@@ -54,11 +54,7 @@ func (rt *Route) look(ctx context.Context, cols *columns, rs []*record.Record, a
 		return err
 	}
 	defer conn.Release()
-	err = readAnswers(ctx, conn.Conn(), rt.consumer, cols, func(i int, a Answer) {
-		if a != unseen { // no row: the answer is Fresh
-			answers[i] = a
-		}
-	})
+	err = readAnswers(ctx, conn.Conn(), seenSQL, rt.consumer, cols, func(i int, a Answer) { answers[i] = a })
 	if err != nil {
 		return err
 	}

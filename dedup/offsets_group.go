@@ -122,7 +122,7 @@ func (g *group) askGraves(ctx context.Context) error {
 	if len(g.w.order) == 0 {
 		return nil
 	}
-	err := readAnswers(ctx, g.conn.Conn(), g.rt.consumer, &g.w.cols, func(i int, a Answer) {
+	err := readAnswers(ctx, g.conn.Conn(), answerSQL, g.rt.consumer, &g.w.cols, func(i int, a Answer) {
 		e := g.w.order[i]
 		if a != unseen || e.answer != DeadOwn {
 			e.answer = a

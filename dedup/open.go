@@ -80,83 +80,6 @@ func (g *group) open() bool {
 	}
 }
 
-// begin is BEGIN, the route's lock, time limits, the rows, a savepoint: one round trip, or two if the rows are copied.
-func (g *group) begin() (step int, err error) {
-	g.began = time.Now()
-	if err := g.connect(); err != nil {
-		return stepBegin, err
-	}
-	if g.rt.offsets == nil {
-		g.sortRows()
-	}
-	ctx, cancel := context.WithTimeout(g.ctx, openTimeout)
-	defer cancel()
-	t := &opening{g: g, copies: g.copies()}
-	results := g.conn.SendBatch(ctx, t.batch())
-	if err := results.Close(); err != nil {
-		return t.step, err
-	}
-	g.tx = results.Tx()
-	switch {
-	case t.copies:
-		return stepInsert, g.copyRows(ctx, t.patience()+"; savepoint "+savepoint)
-	case g.rt.offsets != nil:
-		return stepSavepoint, g.askGraves(ctx)
-	case t.inserted < int64(len(g.entries)):
-		g.rt.caution.raise()
-		return stepSavepoint, g.ask(ctx)
-	}
-	g.rt.caution.pass()
-	return stepSavepoint, nil
-}
-
-// opening is a group's first trip.
-type opening struct {
-	g        *group
-	copies   bool // the rows, and what follows them, are another trip's
-	step     int  // that it got to
-	inserted int64
-}
-
-func (t *opening) batch() *pgx.Batch {
-	g, b := t.g, &pgx.Batch{}
-	b.BeginTx(pgx.TxOptions{IsoLevel: g.rt.cfg.Isolation, AccessMode: pgx.ReadWrite})
-	b.QueuedQueries[0].Exec(t.passed)
-	if g.rt.offsets != nil {
-		b.Queue(t.gate()+", pg_current_xact_id()::text", g.rt.consumer).QueryRow(g.readGate(t.passed))
-	} else {
-		b.Queue(t.gate(), g.rt.consumer).Exec(t.passed)
-	}
-	g.askParked(b)
-	if t.copies {
-		return b
-	}
-	if g.rt.offsets == nil {
-		cols := g.w.columns()
-		b.Queue(insertSQL, g.rt.consumer, array(cols.ids), array(cols.hashes), array(cols.coords)).
-			Exec(func(tag pgconn.CommandTag) error { t.inserted = tag.RowsAffected(); return t.passed(tag) })
-	}
-	b.Queue(t.patience()).Exec(t.passed)
-	b.Queue("savepoint " + savepoint).Exec(t.passed)
-	return b
-}
-
-func (t *opening) passed(pgconn.CommandTag) error { t.step++; return nil }
-
-func (t *opening) gate() string {
-	if t.g.rt.exclusive() {
-		return t.g.rt.sql.exclusive
-	}
-	return t.g.rt.sql.shared
-}
-
-func (t *opening) patience() string {
-	if t.g.alone() != nil {
-		return t.g.rt.sql.alone
-	}
-	return t.g.rt.sql.together
-}
-
 func (g *group) connect() error {
 	conn, err := g.rt.in.acquire(g.ctx)
 	g.conn = conn
@@ -177,7 +100,12 @@ func (g *group) disconnect() {
 
 // sortRows puts the rows in the order of their ids, the same in every group.
 func (g *group) sortRows() {
-	g.w.order = append(g.w.order[:0], g.entries...)
+	g.w.order = g.w.order[:0]
+	for _, e := range g.entries {
+		if e.first == nil {
+			g.w.order = append(g.w.order, e)
+		}
+	}
 	slices.SortFunc(g.w.order, func(a, b *entry) int {
 		x, y := g.rt.key(a.r), g.rt.key(b.r)
 		return bytes.Compare(x[:], y[:])
@@ -194,18 +122,6 @@ func (w *writer) columns() *columns {
 		w.rt.column(&w.cols, e.r)
 	}
 	return &w.cols
-}
-
-// ask learns what the inbox says about each record, when not all rows were new.
-func (g *group) ask(ctx context.Context) error {
-	err := readAnswers(ctx, g.conn.Conn(), g.rt.consumer, &g.w.cols, func(i int, a Answer) { g.w.order[i].answer = a })
-	if err == nil {
-		err = g.readVerdicts(ctx)
-	}
-	if err == nil {
-		err = g.takeOver(ctx)
-	}
-	return err
 }
 
 // readVerdicts learns why records are dead, for the dead letters that are produced again. A row that is not dead any
@@ -261,6 +177,10 @@ func (g *group) sort() bool {
 	for _, e := range g.entries {
 		if e.err != nil {
 			continue // it has its verdict: nobody can tell whether it is fresh
+		}
+		if e.first != nil {
+			g.sortTwin(e)
+			continue
 		}
 		fresh := e.answer == Fresh
 		if e.parked && (fresh || e.answer == DeadReplay) {

@@ -107,7 +107,7 @@ func TestPace(t *testing.T) {
 
 // lineOf is a route without a database: its queue and how groups are formed of it.
 func lineOf(most int) *Route {
-	rt := &Route{flight: map[uuid.UUID]struct{}{}, pace: newPace(most, time.Minute), suspects: &suspects{}}
+	rt := &Route{flight: map[uuid.UUID]flying{}, pace: newPace(most, time.Minute), suspects: &suspects{}}
 	rt.changed.L = &rt.mu
 	return rt
 }

@@ -31,7 +31,7 @@ type Route struct {
 	changed sync.Cond // the queue may have something for a writer
 	queue   []*call
 	pace    pace
-	flight  map[uuid.UUID]struct{} // ids that a group of this process has in hand
+	flight  map[uuid.UUID]flying // by ids
 	closed  bool
 	stopped error // a handler ended a transaction: nothing more runs
 
@@ -173,6 +173,7 @@ func (rt *Route) form(w *writer) *group {
 //
 // Outcomes first and without the lock: settling calls the records' owners.
 func (rt *Route) finish(g *group) {
+	g.answerTwins()
 	for _, e := range g.entries {
 		rt.withhold(e)
 		e.finishAttempt()
@@ -249,7 +250,7 @@ func (g *group) release(e *entry) {
 		e.c.decide(e, e.err)
 	default:
 		e.c.move(e, queued)
-		e.mode, e.answer = waiting, Fresh
+		e.mode, e.answer, e.first = waiting, Fresh, nil
 	}
 }
 

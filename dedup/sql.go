@@ -22,22 +22,29 @@ select $1::int, u.id, u.vh, u.co
 from unnest($2::text::uuid[], $3::text::bigint[], $4::text::bigint[]) u(id, vh, co)
 on conflict do nothing`
 
-// answerSQL owns the inbox's answer for each record; its numbers are those of Answer. A group asks it only when the insert
-// wrote fewer rows than it was given, and in a statement of its own: what another transaction committed while the insert
-// waited for it is visible to a new snapshot alone. Look asks it outside of a transaction, where no row is its own. The
-// scalar subquery keeps the plan at one index look-up a record, also where it was made on an empty table.
+// answersSQL owns the inbox's answer for each record; its numbers are those of Answer, null for one that has no row. The
+// scalar subquery keeps the plan at one index look-up a record, also where it was made on an empty table, and the offset
+// keeps the subquery from being asked twice.
 //
 // Own comes before the hash: the same coordinates are this very record, whatever hashed it then.
-const answerSQL = `select u.n::int, coalesce((
+const answersSQL = `select n, a from (select u.n::int n, (
 	select case
 		when i.xmin = pg_current_xact_id_if_assigned()::xid then 0
 		when u.co in (i.coordinates, i.original) then case i.state when 0 then 1 when 1 then 2 when 3 then 3 else 5 end
 		when i.value_hash <> u.vh then 4
 		when i.state = 2 and u.rp then 6
 		else 3 end
-	from headrace.inbox i where i.consumer_id = $1::int and i.message_id = u.id), 9)::int
+	from headrace.inbox i where i.consumer_id = $1::int and i.message_id = u.id) a
 from unnest($2::text::uuid[], $3::text::bigint[], $4::text::bigint[], $5::text::boolean[])
-	with ordinality u(id, vh, co, rp, n)`
+	with ordinality u(id, vh, co, rp, n) offset 0) answers`
+
+// answerSQL gives the answers that are not fresh. A group asks it only when the insert wrote fewer rows than it was given,
+// and in a statement of its own: what another transaction committed while the insert waited for it is visible to a new
+// snapshot alone. 9: the row that was in the insert's way is gone.
+const answerSQL = `select n, coalesce(a, 9) from (` + answersSQL + `) given where a is distinct from 0`
+
+// seenSQL is asked before any row is written: what has no row is fresh.
+const seenSQL = answersSQL + ` where a is not null`
 
 const verdictsSQL = `select message_id::text, coalesce(reason, ''), coalesce(error, '') from headrace.inbox
 where consumer_id = $1::int and message_id = any($2::text::uuid[]) and state = 2`
@@ -182,6 +189,11 @@ func (c *columns) add(key [16]byte, hash, coords int64, replay bool) {
 	c.hashes = strconv.AppendInt(separated(c.hashes), hash, 10)
 	c.coords = strconv.AppendInt(separated(c.coords), coords, 10)
 	c.replays = strconv.AppendBool(separated(c.replays), replay)
+}
+
+// answerArgs are the arguments of answerSQL.
+func (c *columns) answerArgs(consumer int32) []any {
+	return []any{consumer, array(c.ids), array(c.hashes), array(c.coords), array(c.replays)}
 }
 
 func separated(b []byte) []byte {

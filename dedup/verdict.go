@@ -14,6 +14,7 @@ import (
 const (
 	codeSerialization = "40001"
 	codeDeadlock      = "40P01"
+	codeUnique        = "23505"
 	codeLock          = "55P03"
 	codeCancelled     = "57014"
 	codeNoSavepoint   = "3B001"
