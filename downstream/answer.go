@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/headrace/headrace/fault"
 )
@@ -64,10 +65,14 @@ func Check(resp *http.Response) error {
 	}
 	keep(resp)
 	err := error(statusError(resp))
-	if resp.Request != nil {
-		err = markAnswer(resp.Request.Context(), err)
+	if resp.Request == nil {
+		return err
 	}
-	return err
+	ctx := resp.Request.Context()
+	if after, ok := ctx.Value(sentKey{}).(time.Duration); ok {
+		err = sentBefore(err, after)
+	}
+	return markAnswer(ctx, err)
 }
 
 // statusError names the dependency as its gate and its breaker do.

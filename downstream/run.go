@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -126,8 +127,13 @@ func (r *running[R]) outcome(err error, f fault.Fault) error {
 	if !r.sent || f.Class != fault.ClassTransient {
 		return err
 	}
+	return sentBefore(err, f.RetryAfter)
+}
+
+// sentBefore is err, which says that a try was surely not carried out, after one that may have been.
+func sentBefore(err error, after time.Duration) error {
 	err = fmt.Errorf("after a try that may have been carried out: %w", err)
-	return fault.Say(err, fault.Fault{Class: fault.ClassAmbiguous, RetryAfter: f.RetryAfter, Rule: "sent before"})
+	return fault.Say(err, fault.Fault{Class: fault.ClassAmbiguous, RetryAfter: after, Rule: "sent before"})
 }
 
 // timed is a try with its deadline, judged while its context is at hand.

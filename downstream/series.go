@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"context"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,7 @@ type series struct {
 
 	call    *Call
 	timeout time.Duration // of one try
+	sent    bool          // a try before may have been carried out, and nothing but its key keeps another one from it
 	over    atomic.Bool
 	charge  atomic.Uint32 // the Charge, once it is over
 }
@@ -38,9 +40,24 @@ func (s *series) run(req *http.Request) (*http.Response, error) {
 			continue
 		}
 		s.finish(true, f)
-		return resp, err
+		return s.outcome(resp, err, f)
 	}
 }
+
+// outcome is the last try's, whose failure is f: that this one was surely not carried out says nothing of those before it,
+// and whoever repeats the request may do so under another key. Of an answer [Check] says so.
+func (s *series) outcome(resp *http.Response, err error, f fault.Fault) (*http.Response, error) {
+	switch {
+	case !s.sent || f.Class != fault.ClassTransient:
+	case err != nil:
+		err = sentBefore(err, f.RetryAfter)
+	default:
+		resp.Request = resp.Request.WithContext(context.WithValue(resp.Request.Context(), sentKey{}, f.RetryAfter))
+	}
+	return resp, err
+}
+
+type sentKey struct{}
 
 func (s *series) judge(resp *http.Response, err error) fault.Fault {
 	if err == nil {
@@ -62,6 +79,7 @@ func (s *series) again(req *http.Request, resp *http.Response, body *replay, f f
 	}
 	keep(resp)
 	if s.wait(d) {
+		s.sent = s.sent || f.Class == fault.ClassAmbiguous && !idempotent(method(req))
 		return true
 	}
 	body.drop()
