@@ -18,23 +18,19 @@ import (
 // out may send it anew under another key, and it would be carried out twice.
 func TestTransport_ARefusalDoesNotHideThatATryBeforeMayHaveBeenCarriedOut(t *testing.T) {
 	t.Parallel()
-	refused := func(*http.Request) (*http.Response, error) { return nil, syscall.ECONNREFUSED }
-	busy := func(req *http.Request) (*http.Response, error) {
-		return answer(req, http.StatusTooManyRequests, "Retry-After: 1")
-	}
-	lost := func(req *http.Request) (*http.Response, error) { return answer(req, http.StatusBadGateway) }
+	const refused, lost, busy = 0, http.StatusBadGateway, http.StatusTooManyRequests
 	for _, c := range []struct {
 		name, method string
-		tries        []func(*http.Request) (*http.Response, error) // the last one answers whatever comes after it
+		tries        []int // the last one answers whatever comes after it
 		want         fault.Class
 		after        time.Duration
 	}{
-		{"LostThenRefused", http.MethodPost, list(lost, refused), fault.ClassAmbiguous, 0},
-		{"LostThenTooManyRequests", http.MethodPost, list(lost, busy), fault.ClassAmbiguous, time.Second},
-		{"RefusedLostRefused", http.MethodPost, list(refused, lost, refused), fault.ClassAmbiguous, 0},
-		{"RefusedOnly", http.MethodPost, list(refused), fault.ClassTransient, 0},
-		{"TooManyRequestsOnly", http.MethodPost, list(busy), fault.ClassTransient, time.Second},
-		{"APutMayBeRepeatedWhateverBecameOfIt", http.MethodPut, list(lost, refused), fault.ClassTransient, 0},
+		{"LostThenRefused", http.MethodPost, []int{lost, refused}, fault.ClassAmbiguous, 0},
+		{"LostThenTooManyRequests", http.MethodPost, []int{lost, busy}, fault.ClassAmbiguous, time.Second},
+		{"RefusedLostRefused", http.MethodPost, []int{refused, lost, refused}, fault.ClassAmbiguous, 0},
+		{"RefusedOnly", http.MethodPost, []int{refused}, fault.ClassTransient, 0},
+		{"TooManyRequestsOnly", http.MethodPost, []int{busy}, fault.ClassTransient, time.Second},
+		{"APutMayBeRepeatedWhateverBecameOfIt", http.MethodPut, []int{lost, refused}, fault.ClassTransient, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -42,7 +38,14 @@ func TestTransport_ARefusalDoesNotHideThatATryBeforeMayHaveBeenCarriedOut(t *tes
 				d, err := downstream.New(downstream.Config{Name: "payments"})
 				require.NoError(t, err)
 				b := newBase(func(n int, req *http.Request) (*http.Response, error) {
-					return c.tries[min(n, len(c.tries))-1](req)
+					switch status := c.tries[min(n, len(c.tries))-1]; status {
+					case refused:
+						return nil, syscall.ECONNREFUSED
+					case busy:
+						return answer(req, busy, "Retry-After: 1")
+					default:
+						return answer(req, status)
+					}
 				})
 				req, err := http.NewRequestWithContext(t.Context(), c.method, "http://payments/charges", strings.NewReader("7"))
 				require.NoError(t, err)
@@ -60,5 +63,3 @@ func TestTransport_ARefusalDoesNotHideThatATryBeforeMayHaveBeenCarriedOut(t *tes
 		})
 	}
 }
-
-func list[T any](all ...T) []T { return all }
