@@ -210,7 +210,7 @@ func TestCopy(t *testing.T) {
 		b.waitsLong()
 		rs := recs(newOwner(), worthCopying)
 		tx := b.rival(rs[:1])
-		const copying = "wait_event_type = 'Lock' and query like 'copy%'"
+		const copying = "datname = current_database() and wait_event_type = 'Lock' and query like 'copy%'"
 		b.when(copying, func() {
 			b.exec("select pg_terminate_backend(pid) from pg_stat_activity where " + copying)
 			require.NoError(t, tx.Rollback(context.Background()))

@@ -156,8 +156,9 @@ func resolveAll(t *testing.T, pool *pgxpool.Pool) {
 	require.NoError(t, keys.ResolveDone(t.Context(), list[0], idempotency.Answer{Status: http.StatusCreated}))
 }
 
-// waits finds the owner, who waits at the gate.
-const waits = "locktype = 'advisory' and objid = 4711 and not granted"
+// waits finds the owner, who waits at the gate. Other tests have theirs in other databases of the same server.
+const waits = "locktype = 'advisory' and objid = 4711 and not granted and " +
+	"database = (select oid from pg_database where datname = current_database())"
 
 // hundred has the owner of a key die, if at all, when it has had its effect and not answered. What nobody knows then is
 // resolved.

@@ -33,7 +33,7 @@ func TestOutbox(t *testing.T) {
 		_, err = hold.Exec(t.Context(), `select from headrace.outbox for update`)
 		require.NoError(t, err)
 		p := w.spawn(s)
-		const deleting = `from pg_stat_activity where wait_event_type = 'Lock' and query like 'delete from headrace.outbox%'`
+		const deleting = `from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like 'delete from headrace.outbox%'`
 		w.eventually("events are written, and their deletion waits", func() bool { return w.number(`select count(*) `+deleting) > 0 })
 		p.kill()
 		// A backend that waits for a lock does not see that its client is gone, and would delete after all.
