@@ -31,7 +31,7 @@ func outages(t *testing.T, args ...string) (int, report) {
 // TestOutage is make outage, short. The machine may be busy: what is a matter of time is given it.
 func TestOutage(t *testing.T) {
 	t.Parallel()
-	exit, r := outages(t, "-cut", "2s", "-rate", "25", "-slack", "20")
+	exit, r := outages(t, "-cut", "4s", "-rate", "25", "-slack", "20") // twice what a call may take
 	require.True(t, r.OK, "%+v", r.Kinds)
 	require.Zero(t, exit)
 	require.Len(t, r.Kinds, len(kinds))
