@@ -98,9 +98,7 @@ type unknownJSON struct {
 
 type keysListFlags struct {
 	keysFlags
-
-	json  bool
-	limit int
+	listing
 }
 
 func newKeysList(s streams) *cobra.Command {
@@ -116,23 +114,19 @@ their process ended, or did not come to an end in its time. Keys in progress and
   headrace idempotency ls --json | jq -r .key`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !cmd.Flags().Changed("limit") && f.json {
-				f.limit = 0
+			if err := f.bound(cmd.Flags(), "keys"); err != nil {
+				return err
 			}
 			return f.list(cmd.Context(), s)
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().IntVarP(&f.limit, "limit", "n", defaultLimit, "show `n` keys, 0 for all; with --json all by default")
-	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object a line")
+	f.registerListing(cmd.Flags(), "show `n` keys, 0 for all")
 	f.finish(cmd)
 	return cmd
 }
 
 func (f *keysListFlags) list(ctx context.Context, s streams) error {
-	if f.limit < 0 {
-		return usagef("--limit %d is negative", f.limit).fix("use 0 for all keys")
-	}
 	keys, pool, err := f.open(ctx, s)
 	if err != nil {
 		return err

@@ -15,15 +15,12 @@ const (
 	// maxCell and maxKey bound what a letter may say in a table's cell.
 	maxCell = 200
 	maxKey  = 24
-	// defaultLimit of a table: more is nothing to read at night. JSON has none.
-	defaultLimit = 100
 )
 
 type listFlags struct {
 	lettersFlags
 	state stateFlags
-	json  bool
-	limit int
+	listing
 }
 
 func newList(s streams) *cobra.Command {
@@ -49,24 +46,20 @@ LETTER is where the letter stands, ORIGIN where its record was first read; --at 
   headrace dlq ls --topic orders.dlq --json | jq -r .fingerprint | sort | uniq -c`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !cmd.Flags().Changed("limit") && f.json {
-				f.limit = 0
+			if err := f.bound(cmd.Flags(), "letters"); err != nil {
+				return err
 			}
 			return f.list(cmd.Context(), s)
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().IntVarP(&f.limit, "limit", "n", defaultLimit, "show the newest `n` letters, 0 for all; with --json all by default")
-	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object a line")
+	f.registerListing(cmd.Flags(), "show the newest `n` letters, 0 for all")
 	f.state.register(cmd.Flags())
 	f.finish(cmd)
 	return cmd
 }
 
 func (f *listFlags) list(ctx context.Context, s streams) error {
-	if f.limit < 0 {
-		return usagef("--limit %d is negative", f.limit).fix("use 0 for all letters")
-	}
 	cfg, err := f.read(s, "", f.now)
 	if err != nil {
 		return err

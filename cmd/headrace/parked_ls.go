@@ -14,9 +14,9 @@ import (
 
 type parkedListFlags struct {
 	parkedFlags
+	listing
 
-	all, json bool
-	limit     int
+	all bool
 }
 
 func newParkedList(s streams) *cobra.Command {
@@ -39,24 +39,20 @@ failed of last, and how many stand behind it. A sum of each route follows. --all
   headrace parked ls --json | jq -r .error | sort | uniq -c`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !cmd.Flags().Changed("limit") && f.json {
-				f.limit = 0
+			if err := f.bound(cmd.Flags(), "lines"); err != nil {
+				return err
 			}
 			return f.list(cmd.Context(), s)
 		},
 	}
 	f.register(cmd)
 	cmd.Flags().BoolVarP(&f.all, "all", "a", false, "list records that stand behind others too")
-	cmd.Flags().IntVarP(&f.limit, "limit", "n", defaultLimit, "show `n` lines, 0 for all; with --json all by default")
-	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object a line")
+	f.registerListing(cmd.Flags(), "show `n` lines, 0 for all")
 	f.finish(cmd)
 	return cmd
 }
 
 func (f *parkedListFlags) list(ctx context.Context, s streams) error {
-	if f.limit < 0 {
-		return usagef("--limit %d is negative", f.limit).fix("use 0 for all lines")
-	}
 	filter, err := f.filter(nil)
 	if err != nil {
 		return err
