@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/headrace/headrace/bench/internal/child"
 	"github.com/headrace/headrace/bench/internal/peer"
@@ -52,6 +53,7 @@ func run(ctx context.Context, s settings) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
+	began := time.Now()
 	fmt.Printf("%s, %s, %d processors; %d records a run, %d runs\n", runtime.Version(), runtime.GOOS, runtime.NumCPU(), s.records, s.rounds)
 	for _, sc := range scenarios {
 		if !s.runs(sc.name) {
@@ -63,7 +65,7 @@ func run(ctx context.Context, s settings) (err error) {
 			break
 		}
 		result.Compare(b.results)
-		if err = result.Write(s.out, b.results); err != nil {
+		if err = result.Update(s.out, began, b.results); err != nil {
 			break
 		}
 	}

@@ -4,8 +4,6 @@ package result
 
 import (
 	"cmp"
-	"encoding/json"
-	"os"
 	"slices"
 )
 
@@ -30,6 +28,8 @@ type Result struct {
 	P50  *float64 `json:"p50_ms,omitempty"`
 	P99  *float64 `json:"p99_ms,omitempty"`
 	P999 *float64 `json:"p999_ms,omitempty"`
+	// Measured is the day of the run, in UTC: results with the same day and records may be compared with each other.
+	Measured string `json:"measured,omitempty"`
 	// Verified: after every run each account had its balance, and the contender's books what they must.
 	Verified bool `json:"verified"`
 	// Error is why there is no result, or none that counts.
@@ -108,18 +108,6 @@ func Compare(results []Result) {
 			results[i].RatioToStock = known(r.Rate / base)
 		}
 	}
-}
-
-// Write writes the results to a file: a list, in the order of the run.
-func Write(file string, results []Result) error {
-	if results == nil {
-		results = []Result{}
-	}
-	text, err := json.MarshalIndent(results, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(text, '\n'), 0o644)
 }
 
 // Best is the highest verified rate of those whose names the predicate takes; false if there is none.

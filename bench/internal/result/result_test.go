@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -49,14 +50,16 @@ func TestCompare(t *testing.T) {
 	require.Nil(t, rs[4].RatioToStock, "its rate is the load's")
 }
 
-func TestWriteHasTheShapeThatReadersExpect(t *testing.T) {
+var day = time.Date(2026, 3, 1, 23, 0, 0, 0, time.UTC)
+
+func TestUpdateWritesTheShapeThatReadersExpect(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "results.json")
 	rs := []Result{
 		Of("throughput", "headrace-apply-inbox", 8, 100, []Run{{Rate: 2, CPUPer100k: 1, PeakMB: 3, Allocs: 4}}),
 		Failed("throughput", "stock", 1, 100, errors.New("account 3 has 4")),
 	}
-	require.NoError(t, Write(file, rs))
+	require.NoError(t, Update(file, day, rs))
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	var list []map[string]any
@@ -64,13 +67,37 @@ func TestWriteHasTheShapeThatReadersExpect(t *testing.T) {
 	require.Equal(t, map[string]any{
 		"scenario": "throughput", "contender": "headrace-apply-inbox", "partitions": 8.0, "records": 100.0, "runs": 1.0,
 		"rate": 2.0, "ratio_to_stock": nil, "cpu_s_per_100k": 1.0, "peak_rss_mb": 3.0, "allocs_per_record": 4.0, "verified": true,
+		"measured": "2026-03-01",
 	}, list[0])
 	require.Equal(t, false, list[1]["verified"])
 	require.Equal(t, "account 3 has 4", list[1]["error"])
-	require.NoError(t, Write(file, nil))
-	text, err = os.ReadFile(file)
+}
+
+func TestUpdateKeepsWhatWasNotMeasuredAgain(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "results.json")
+	require.NoError(t, Update(file, day, nil))
+	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.JSONEq(t, `[]`, string(text))
+	of := func(scenario, contender string, partitions int32, rate float64) Result {
+		return Result{Scenario: scenario, Contender: contender, Partitions: partitions, Rate: rate, Verified: true, Measured: "2026-03-01"}
+	}
+	require.NoError(t, Update(file, day, []Result{of("hot", "stock", 8, 1), of("hot", "headrace-apply", 1, 2), of("hot", "headrace-apply", 8, 3)}))
+	require.NoError(t, Update(file, day, []Result{of("calls", "stock", 8, 4), of("hot", "headrace-apply", 8, 5)}))
+	all, err := read(file)
+	require.NoError(t, err)
+	require.Equal(t, []Result{of("hot", "stock", 8, 1), of("hot", "headrace-apply", 1, 2), of("hot", "headrace-apply", 8, 5), of("calls", "stock", 8, 4)}, all)
+}
+
+func TestUpdateLeavesAnotherFileAlone(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "notes.txt")
+	require.NoError(t, os.WriteFile(file, []byte("remember"), 0o600))
+	require.ErrorContains(t, Update(file, day, nil), "notes.txt holds no results")
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, "remember", string(text))
 }
 
 func TestBars(t *testing.T) {
