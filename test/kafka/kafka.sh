@@ -15,6 +15,10 @@
 # KAFKA_JVM   JVM options of a node        (default: quick to start rather than quick in the long run; benchmarks set
 #             it to the empty string)
 # KAFKA_PROPS extra server properties, one a line
+# KAFKA_SECURE a directory with ca.pem and broker.pem (key and certificates): further listeners, SASL_SSL two above the
+#             node's port and SSL with client certificates three above, and ACLs. Whoever comes by the plain listener may
+#             do everything. PLAIN knows the users app and other (password: the name and -secret); those of SCRAM are
+#             made by an admin client; OAUTHBEARER takes unsigned tokens
 # KAFKA_CONTAINER  the environment of a container of the image apache/kafka, NAME=value a line: the one node then runs
 #             under the properties that the image makes of it, and nothing else; KAFKA_PORT is one of those it listens on
 set -euo pipefail
@@ -80,7 +84,30 @@ share.coordinator.state.topic.min.isr=$((rf > 1 ? 2 : 1))
 group.initial.rebalance.delay.ms=0
 auto.create.topics.enable=false
 broker.session.timeout.ms=6000
-${KAFKA_PROPS:-}
+P
+  [ -z "${KAFKA_SECURE:-}" ] || secure "$p" >> "$dir/$n/server.properties"
+  echo "${KAFKA_PROPS:-}" >> "$dir/$n/server.properties"
+}
+
+# A later line of a properties file wins.
+secure() { # PORT
+  cat <<P
+listeners=PLAINTEXT://127.0.0.1:$1,CONTROLLER://127.0.0.1:$(($1 + 1)),SASL_SSL://127.0.0.1:$(($1 + 2)),SSL://127.0.0.1:$(($1 + 3))
+advertised.listeners=PLAINTEXT://127.0.0.1:$1,SASL_SSL://127.0.0.1:$(($1 + 2)),SSL://127.0.0.1:$(($1 + 3))
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL,SSL:SSL
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS
+ssl.keystore.type=PEM
+ssl.keystore.location=$KAFKA_SECURE/broker.pem
+ssl.truststore.type=PEM
+ssl.truststore.location=$KAFKA_SECURE/ca.pem
+listener.name.ssl.ssl.client.auth=required
+listener.name.ssl.ssl.principal.mapping.rules=RULE:^CN=([^,]+).*\$/\$1/
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER
+listener.name.sasl_ssl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_app="app-secret" user_other="other-secret";
+listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.sasl_ssl.oauthbearer.sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";
 P
 }
 
@@ -178,5 +205,5 @@ case ${1:-} in
   restart) alive "$(pid_of "$2")" && die "node $2 runs: kill it first"; : > "$dir/$2/log"; launch "$2"; wait_up "$2" ;;
   fetch) fetch ;;
   tool) fetch; shift; class=$1; shift; java_ "org.apache.kafka.tools.$class" "$@" ;;
-  *) sed -n '2,20p' "$0"; exit 2 ;;
+  *) sed -n '2,24p' "$0"; exit 2 ;;
 esac
