@@ -136,6 +136,9 @@ func (c *Cluster) stop() error {
 // Brokers are the addresses of all nodes.
 func (c *Cluster) Brokers() []string { return c.brokers }
 
+// Script is the launcher, test/kafka/kafka.sh, that the cluster was started with.
+func (c *Cluster) Script() string { return c.script }
+
 // Kill ends a node with SIGKILL and waits until it is gone. Its data stays.
 func (c *Cluster) Kill(t testing.TB, node int) {
 	t.Helper()

@@ -52,7 +52,7 @@ func (a *attack) run(ctx context.Context) (report, error) {
 	r := report{Seed: a.seed, Scenario: a.scenario.name}
 	watch := startWatch(ctx, s)
 	defer watch.stop()
-	if err := a.rage(ctx, s, watch); err != nil {
+	if r.Clients, err = a.rage(ctx, s, watch); err != nil {
 		return report{}, err
 	}
 	through := a.drain(ctx, s)
@@ -73,6 +73,7 @@ func (a *attack) run(ctx context.Context) (report, error) {
 		}
 	}
 	r.Violations = append(append(r.Violations, leaks...), r.Peak.excess()...)
+	r.Violations = append(r.Violations, idle(r.Clients)...)
 	r.Seconds, r.Faults, r.Troubles, r.Ends = int(time.Since(begin).Seconds()), a.struck, a.troubles, s.Members.Ends()
 	r.LongestStall = watch.longest()
 	if len(r.Violations) > 0 || a.keep {
@@ -83,16 +84,17 @@ func (a *attack) run(ctx context.Context) (report, error) {
 }
 
 // rage is the load, the members and the faults, until it has lasted long enough.
-func (a *attack) rage(ctx context.Context, s *lab.Site, watch *watch) error {
+func (a *attack) rage(ctx context.Context, s *lab.Site, watch *watch) (written map[string]load.Written, err error) {
 	l := load.Start(ctx, load.Config{
-		Brokers: s.Kafka.Brokers(), Seed: a.seed, Topics: member.Loaded(s.Prefix), Rate: a.rate, Killers: a.scenario.killers,
+		Brokers: s.Kafka.Brokers(), Seed: a.seed, Topics: member.Loaded(s.Prefix), Clients: s.Clients, Rate: a.rate,
+		Killers: a.scenario.killers, Dir: s.Dir,
 	})
-	defer l.Stop()
+	defer func() { written = l.Stop() }()
 	if err := s.Members.Scale(2); err != nil {
-		return err
+		return nil, err
 	}
 	if err := watch.first(ctx, startTime); err != nil {
-		return err
+		return nil, err
 	}
 	ending, cancel := context.WithTimeout(ctx, a.lasts)
 	defer cancel()
@@ -102,7 +104,7 @@ func (a *attack) rage(ctx context.Context, s *lab.Site, watch *watch) error {
 	}
 	<-ending.Done()
 	lanes.Wait()
-	return ctx.Err()
+	return nil, ctx.Err()
 }
 
 // rest is the most that lies between two faults of a lane.

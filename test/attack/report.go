@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/headrace/headrace/test/attack/audit"
+	"github.com/headrace/headrace/test/attack/load"
 )
 
 // report is a run's line.
@@ -15,6 +16,8 @@ type report struct {
 	Scenario string `json:"scenario"`
 	Seconds  int    `json:"seconds"`
 	audit.Count
+	// Clients are what each kind of producer has written, by its own account.
+	Clients map[string]load.Written `json:"clients"`
 	// Faults counts those that struck.
 	Faults map[string]int `json:"faults"`
 	// Ends counts how the members' processes have ended.
@@ -43,6 +46,16 @@ func (r *report) shorten() error {
 		r.Violations, r.Further = r.Violations[:mostViolations], n-mostViolations
 	}
 	return nil
+}
+
+// idle finds clients that wrote nothing: what they would have shown nobody knows.
+func idle(clients map[string]load.Written) (found []string) {
+	for name, w := range clients {
+		if w.Records == 0 || w.Aborted == 0 {
+			found = append(found, fmt.Sprintf("client %s wrote %d records and %d that were aborted", name, w.Records, w.Aborted))
+		}
+	}
+	return found
 }
 
 // size is the largest of any member's process, when everything is done.

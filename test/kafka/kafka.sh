@@ -7,6 +7,7 @@
 #   kafka.sh kill|pause|resume|restart NODE   SIGKILL, SIGSTOP, SIGCONT, start again (NODE counts from 1)
 #   kafka.sh fetch              download the jars and nothing else
 #   kafka.sh tool CLASS ARGS…   an org.apache.kafka.tools class, e.g. TopicCommand, ConsumerGroupCommand
+#   kafka.sh java ARGS…         a program of one's own with Kafka's jars
 #
 # KAFKA_DIR   data, logs and pids          (default /tmp/kafka-local); clusters side by side need one each
 # KAFKA_JARS  downloaded jars, 54 MB       (default ~/.cache/kafka-local/VERSION); shared safely
@@ -205,5 +206,6 @@ case ${1:-} in
   restart) alive "$(pid_of "$2")" && die "node $2 runs: kill it first"; : > "$dir/$2/log"; launch "$2"; wait_up "$2" ;;
   fetch) fetch ;;
   tool) fetch; shift; class=$1; shift; java_ "org.apache.kafka.tools.$class" "$@" ;;
-  *) sed -n '2,24p' "$0"; exit 2 ;;
+  java) fetch; shift; exec java $quick -Xmx128m -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -cp "$jars/*" "$@" ;; # exec: a kill is the program's
+  *) sed -n '2,25p' "$0"; exit 2 ;;
 esac

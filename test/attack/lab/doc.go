@@ -10,10 +10,13 @@ package lab
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"os"
 
 	"github.com/headrace/headrace/internal/embedded"
 	"github.com/headrace/headrace/internal/kafkatest"
 	"github.com/headrace/headrace/internal/pgtest"
+	"github.com/headrace/headrace/test/attack/load"
 )
 
 // Nodes is how many brokers there are.
@@ -30,7 +33,10 @@ type Lab struct {
 	Network []*Wire
 	// Database is their way to the SQL proxy.
 	Database *Wire
+	// Clients of other languages.
+	Clients []load.Client
 
+	dir       string // for what is built
 	stopKafka func() error
 	wires     *wires
 }
@@ -64,13 +70,33 @@ func (l *Lab) open(ctx context.Context) (err error) {
 		}
 		l.Network = append(l.Network, w)
 	}
-	l.Database, err = l.wires.lay(l.SQL.Addr())
-	return err
+	if l.Database, err = l.wires.lay(l.SQL.Addr()); err != nil {
+		return err
+	}
+	return l.clients(ctx)
+}
+
+// clients leaves librdkafka out where it cannot be built, but not where everything is required.
+func (l *Lab) clients(ctx context.Context) (err error) {
+	if l.dir, err = os.MkdirTemp("", "headrace-attack-lab-"); err != nil {
+		return err
+	}
+	l.Clients = []load.Client{load.Java(l.Kafka.Script())}
+	c, err := load.Librdkafka(ctx, l.Kafka.Script(), l.dir)
+	switch {
+	case err == nil:
+		l.Clients = append(l.Clients, c)
+	case os.Getenv("CI") == "true":
+		return err
+	default:
+		slog.Warn("without librdkafka", "err", err)
+	}
+	return nil
 }
 
 // Close ends everything.
 func (l *Lab) Close() error {
-	var errs []error
+	errs := []error{os.RemoveAll(l.dir)}
 	if l.wires != nil {
 		errs = append(errs, l.wires.close())
 	}

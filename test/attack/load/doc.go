@@ -4,7 +4,8 @@
 //	…
 //	l.Stop() // no transaction is open afterwards
 //
-// The producers are plain franz-go clients, one a codec, and a transactional one that aborts; they go past the run's
+// The producers are plain franz-go clients, one a codec, and a transactional one that aborts, and clients of other languages
+// ([Client]), which do both; none has Watermill's headers unless its records say so. They go past the run's
 // proxies. What they could write, the topics say.
 package load
 

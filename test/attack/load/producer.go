@@ -2,26 +2,42 @@ package load
 
 import (
 	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// producer writes to one topic.
-type producer struct {
-	cfg           Config
-	name          string
-	codec         kgo.CompressionCodec
-	transactional bool
-	grammar       grammar
-	client        *kgo.Client // nil while there is none
+// sender is a client of Kafka.
+type sender interface {
+	// send writes the records. After an error nobody knows which of them stand in their topics, and the sender is of no
+	// further use.
+	send(ctx context.Context, how ending, records []*kgo.Record) error
+	close()
 }
+
+// producer writes to some topics with one client.
+type producer struct {
+	client   string
+	endings  []ending // of which each write draws one
+	rng      *rand.Rand
+	grammars []*grammar // one a topic
+	rate     int
+	dial     func() (sender, error)
+	sender   sender // nil while there is none
+	tally    *tally
+}
+
+// tally is what a kind of client has been told is done.
+type tally struct{ written, aborted, failed atomic.Int64 }
 
 const (
 	// patience is for one write. What is not written by then may be written later, or never.
 	patience = 30 * time.Second
-	// transactionTimeout is after what the brokers abort what a producer has left open.
-	transactionTimeout = 10 * time.Second
+	// rest is between a failure and the next client.
+	rest = time.Second
 )
 
 func (p *producer) run(ctx context.Context) {
@@ -31,7 +47,11 @@ func (p *producer) run(ctx context.Context) {
 	for {
 		select {
 		case <-tick.C:
-			p.write(context.WithoutCancel(ctx))
+			if !p.write(context.WithoutCancel(ctx)) {
+				tick.Reset(rest)
+			} else {
+				tick.Reset(every)
+			}
 		case <-ctx.Done():
 			return
 		}
@@ -39,54 +59,41 @@ func (p *producer) run(ctx context.Context) {
 }
 
 // write writes what is due. Whatever goes wrong, the next one begins anew.
-func (p *producer) write(ctx context.Context) {
+func (p *producer) write(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var records []*kgo.Record
-	for len(records) < max(1, p.cfg.Rate*int(every)/int(time.Second)) {
-		records = append(records, p.grammar.next()...)
+	for len(records) < max(1, p.rate*int(every)/int(time.Second)) {
+		records = append(records, p.grammars[p.rng.IntN(len(p.grammars))].next()...)
 	}
-	if err := p.send(ctx, records); err != nil {
+	how := p.endings[p.rng.IntN(len(p.endings))]
+	if err := p.send(ctx, how, records); err != nil {
+		slog.Info("a write failed", "client", p.client, "err", err)
+		p.tally.failed.Add(1)
 		p.end()
+		return false
 	}
+	if how == abort {
+		p.tally.aborted.Add(int64(len(records)))
+	} else {
+		p.tally.written.Add(int64(len(records)))
+	}
+	return true
 }
 
-func (p *producer) send(ctx context.Context, records []*kgo.Record) error {
-	if err := p.begin(); err != nil {
-		return err
+func (p *producer) send(ctx context.Context, how ending, records []*kgo.Record) (err error) {
+	if p.sender == nil {
+		if p.sender, err = p.dial(); err != nil {
+			return err
+		}
 	}
-	if !p.transactional {
-		return p.client.ProduceSync(ctx, records...).FirstErr()
-	}
-	if err := p.client.BeginTransaction(); err != nil {
-		return err
-	}
-	if err := p.client.ProduceSync(ctx, records...).FirstErr(); err != nil {
-		return err
-	}
-	return p.client.EndTransaction(ctx, kgo.TransactionEndTry(p.grammar.rng.IntN(4) > 0))
+	return p.sender.send(ctx, how, records)
 }
 
-// begin makes a client if there is none.
-func (p *producer) begin() (err error) {
-	if p.client != nil {
-		return nil
-	}
-	opts := []kgo.Opt{
-		kgo.SeedBrokers(p.cfg.Brokers...), kgo.ProducerBatchCompression(p.codec), kgo.MetadataMinAge(100 * time.Millisecond),
-		kgo.RecordDeliveryTimeout(patience), kgo.ProducerBatchMaxBytes(1_000_000),
-	}
-	if p.transactional {
-		opts = append(opts, kgo.TransactionalID(p.name), kgo.TransactionTimeout(transactionTimeout))
-	}
-	p.client, err = kgo.NewClient(opts...)
-	return err
-}
-
-// end throws the client away. A transaction that it leaves open is aborted by the next client, or by the brokers.
+// end throws the client away.
 func (p *producer) end() {
-	if p.client != nil {
-		p.client.Close()
-		p.client = nil
+	if p.sender != nil {
+		p.sender.close()
+		p.sender = nil
 	}
 }

@@ -1,0 +1,5 @@
+module github.com/headrace/headrace/test/attack/load/rdkafka
+
+go 1.26
+
+require github.com/confluentinc/confluent-kafka-go/v2 v2.11.1
