@@ -97,10 +97,14 @@ func (c *chain) state(r *record.Record) State {
 	s := State{
 		Fault: c.fault, Cause: causeOf(r.Err), NotRun: errors.Is(r.Err, record.ErrNotRun), Ending: r.Ending(),
 		Attempts: r.Attempts, Spent: r.Spent, Normal: c.rt.normalTime(), Free: c.free,
-		CanPark: c.rt.Parking != nil && !c.rt.Parking.Last(r), Blocked: c.rt.Parking != nil && errors.Is(r.Err, dedup.ErrParked),
+		Blocked:    c.rt.Parking != nil && errors.Is(r.Err, dedup.ErrParked),
 		Repeatable: c.rt.Repeatable, Random: rand.Float64(),
 	}
 	s.NeverRan = s.Cause != ""
+	if c.rt.Parking != nil {
+		s.OutOfRounds = c.rt.Parking.Last(r)
+		s.CanPark = !s.OutOfRounds
+	}
 	if e := c.called(); e != nil {
 		s.Charge, s.Called = e.Charge, e.Dependency
 	}

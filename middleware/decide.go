@@ -80,8 +80,8 @@ type State struct {
 	Free int
 	// ParkFor is the delay that the handler asked for with fault.Park; nil if it did not.
 	ParkFor *time.Duration
-	// CanPark says that the route parks, and the record has a round left.
-	CanPark bool
+	// CanPark says that the route parks, and the record has a round left; OutOfRounds that it parks, and it has none.
+	CanPark, OutOfRounds bool
 	// Blocked says that the record did not run, because a record of its key is parked.
 	Blocked bool
 	// Repeatable says that what the route does may be repeated when its outcome is unknown.
@@ -130,6 +130,8 @@ func (p Policy) Decide(s State) Decision {
 		return p.uncorroborated(s)
 	case s.ParkFor != nil && s.CanPark:
 		return Decision{Action: Park, Wait: max(*s.ParkFor, 0), Charged: true}
+	case s.ParkFor != nil && s.OutOfRounds:
+		return Decision{Action: Dead, Reason: dlq.Exhausted, Charged: true}
 	case s.ParkFor != nil:
 		return p.postponed(s, max(*s.ParkFor, 0))
 	}

@@ -247,6 +247,11 @@ func TestDecide(t *testing.T) {
 			middleware.Decision{Action: park, Wait: minute, Charged: true},
 		},
 		{
+			"ParkInItsLastRoundIsDead",
+			middleware.State{Fault: of(fault.ClassTransient), ParkFor: &minute, OutOfRounds: true},
+			middleware.Decision{Action: dead, Reason: dlq.Exhausted, Charged: true},
+		},
+		{
 			"ParkWithoutParkingIsHeld",
 			middleware.State{Fault: of(fault.ClassPermanent), ParkFor: &minute},
 			middleware.Decision{Action: hold, Wait: minute, Dependency: middleware.Postponed},

@@ -35,7 +35,14 @@ func (s *Store) Statements() map[string]string {
 	q := &s.sql
 	return map[string]string{
 		"settings": q.settings, "room": q.room, "lines": q.lines, "records": q.records, "claim": q.claim, "suspect": q.suspect,
-		"load": q.load, "renew": q.renew, "alive": q.alive, "lock": q.lock, "settle": q.settle, "fail": q.fail, "drop": q.drop,
+		"start": q.start, "release": q.release, "load": q.load, "renew": q.renew, "alive": q.alive, "lock": q.lock, "settle": q.settle, "fail": q.fail, "drop": q.drop,
 		"next": q.next, "blocked": q.blocked, "stats": q.stats, "retry": q.retry,
 	}
+}
+
+// Owes says that the Source has something to write that it could not.
+func (s *Source) Owes() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.debts) > 0
 }

@@ -25,6 +25,7 @@ type feed struct {
 
 func (f *feed) run() {
 	defer close(f.out)
+	defer f.leave(f.ctx)
 	defer f.works.Wait()
 	for _, g := range f.cfg.Gates {
 		defer g.Watch(f.nudge)()
@@ -79,10 +80,7 @@ func (f *feed) next() (*work, error) {
 	// Not under the subscription's end: a claim that is cut off leaves a start behind, which would look like a death.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.ctx), finishTimeout)
 	defer cancel()
-	l, err := f.store.Claim(ctx, f.cfg.MaxBatch)
-	if l == nil && err == nil && suspects {
-		l, err = f.store.ClaimSuspect(ctx)
-	}
+	l, err := f.claim(ctx, suspects)
 	var w *work
 	if err == nil && l != nil {
 		w, err = f.load(ctx, l)
@@ -91,6 +89,28 @@ func (f *feed) next() (*work, error) {
 		f.returnLane()
 	}
 	return w, err
+}
+
+// claim takes what is due, else, if it may, a suspect. What it has taken when its answer is lost is given back.
+func (f *feed) claim(ctx context.Context, suspects bool) (l *Lease, err error) {
+	if err := f.pay(ctx); err != nil {
+		return nil, err
+	}
+	for _, suspect := range []bool{false, true} {
+		if l != nil || suspect && !suspects {
+			break
+		}
+		c := newClaim(suspect)
+		limit := f.cfg.MaxBatch
+		if suspect {
+			limit = 1
+		}
+		if l, err = f.store.take(ctx, c, limit); err != nil {
+			f.owe(func(ctx context.Context) error { return f.store.release(ctx, c) })
+			return nil, err
+		}
+	}
+	return l, nil
 }
 
 // enter takes a lane for a new message.
@@ -128,7 +148,7 @@ func (f *feed) load(ctx context.Context, l *Lease) (*work, error) {
 		most = 1
 	}
 	if err := l.Load(ctx, most, f.cfg.MaxBytes); err != nil {
-		_ = l.GiveBack(ctx) // else the lease runs out, and looks like a death
+		f.owe(l.giveBackLate)
 		return nil, err
 	}
 	w := newWork(f.Source, l, suspect)
@@ -139,6 +159,7 @@ func (f *feed) load(ctx context.Context, l *Lease) (*work, error) {
 		}
 	}
 	if _, err := l.Finish(ctx, unread); err != nil {
+		f.owe(l.giveBackLate)
 		return nil, err
 	}
 	if len(w.records) == 0 {

@@ -30,13 +30,15 @@ type End struct {
 	Settled []Place
 	Then    Then
 	// Delay is how long the next one waits: with Again what its handler asked for, 0 for the policy's own; with Return the
-	// least. It is at most MaxAge.
+	// least. It is at most MaxAge, with Again what Age has left of that.
 	Delay time.Duration
 	// Failed is, with Again, the record that failed, and History what its rounds ended with, this one included.
 	Failed  Place
 	History History
 	// Round is, with Again, the line's Round as it was claimed.
 	Round int
+	// Age is, with Again, for how long the record is being tried.
+	Age time.Duration
 }
 
 // Finish gives up the lines of ends, all in one transaction: what is settled goes, and what is left waits as its end says.
@@ -50,6 +52,7 @@ func (l *Lease) Finish(ctx context.Context, ends []End) (fenced []int64, err err
 		return nil, nil
 	}
 	f := newFinish(l.store.policy, ends)
+	f.started = l.started(f.keys)
 	mine := make(map[int64]bool, len(ends))
 	s := l.store
 	err = s.transact(ctx, func(b *pgx.Batch) {
@@ -67,7 +70,7 @@ func (l *Lease) Finish(ctx context.Context, ends []End) (fenced []int64, err err
 			b.Queue(s.sql.fail, s.consumer, c.keys, l.token, uuids(c.topics), c.parts, c.offs, f.histories)
 		}
 		b.Queue(s.sql.drop, s.consumer, f.keys, l.token)
-		b.Queue(s.sql.next, s.consumer, f.keys, l.token, f.hows, f.delays, f.moved)
+		b.Queue(s.sql.next, s.consumer, f.keys, l.token, f.hows, f.delays, f.moved, f.started)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("finish %d parked keys: %w", len(ends), err)
@@ -85,12 +88,44 @@ func (l *Lease) Finish(ctx context.Context, ends []End) (fenced []int64, err err
 
 // GiveBack gives up every line as it is, for another process to take at once.
 func (l *Lease) GiveBack(ctx context.Context) error {
+	_, err := l.Finish(ctx, l.returns())
+	return err
+}
+
+func (l *Lease) returns() []End {
 	ends := make([]End, len(l.Lines))
 	for i, line := range l.Lines {
 		ends[i] = End{Key: line.Key, Then: Return}
 	}
-	_, err := l.Finish(ctx, ends)
-	return err
+	return ends
+}
+
+func (l *Lease) giveBackLate(ctx context.Context) error { return l.finishLate(ctx, l.returns()) }
+
+// finishLate is Finish for a lease that may have run out although its process lives: what others have claimed meanwhile
+// counts no death for it.
+func (l *Lease) finishLate(ctx context.Context, ends []End) error {
+	fenced, err := l.Finish(ctx, ends)
+	if err != nil || len(fenced) == 0 {
+		return err
+	}
+	return l.store.transact(ctx, func(b *pgx.Batch) { b.Queue(l.store.sql.alive, l.store.consumer, fenced, l.token) })
+}
+
+// started is how many starts of each line are this lease's: 1 or 0. Where it may be either, because the answer to Load was
+// lost, it is 1, and a death may be forgotten: better than one too many.
+func (l *Lease) started(keys []int64) []int32 {
+	mine := make(map[int64]bool, len(l.Lines))
+	for _, line := range l.Lines {
+		mine[line.Key] = line.started
+	}
+	starts := make([]int32, len(keys))
+	for i, key := range keys {
+		if mine[key] {
+			starts[i] = 1
+		}
+	}
+	return starts
 }
 
 // places are records as the statements take them.
@@ -110,6 +145,7 @@ type finish struct {
 	keys, delays    []int64
 	hows            []int32
 	moved           []bool
+	started         []int32
 	settled, failed places
 	histories       [][]byte
 }
@@ -124,7 +160,7 @@ func newFinish(p Policy, ends []End) *finish {
 			if len(e.Settled) > 0 { // another record than was the head
 				round = 1
 			}
-			delay = p.delay(e.Delay, round)
+			delay = min(p.delay(e.Delay, round), max(p.MaxAge-e.Age, 0))
 			f.failed.add(e.Failed)
 			f.histories = append(f.histories, e.History.encode())
 		}

@@ -3,10 +3,10 @@ package parking
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/headrace/headrace/record"
 )
@@ -40,6 +40,8 @@ type Line struct {
 	Late time.Duration
 	// Records are its first ones, in order. See Load.
 	Records []*Parked
+
+	started bool // this claim counts among its starts, or may
 }
 
 // CrashLoop says that the head has taken down its process so often, also alone, that it must not run again.
@@ -56,73 +58,51 @@ type Parked struct {
 	History History
 	// ParkedAt is by the database's clock.
 	ParkedAt time.Time
+
+	waited time.Duration // since then, when it was loaded
+	loaded time.Time
 }
 
-// Claim takes up to limit lines whose time has come. It is nil when there are none.
-func (s *Store) Claim(ctx context.Context, limit int) (*Lease, error) {
-	return s.take(ctx, s.sql.claim, limit)
-}
-
-// ClaimSuspect takes one line on which a process has died, nil if none is due. Its head must run when nothing else does.
-func (s *Store) ClaimSuspect(ctx context.Context) (*Lease, error) {
-	return s.take(ctx, s.sql.suspect, 1)
-}
-
-func (s *Store) take(ctx context.Context, sql string, limit int) (*Lease, error) {
-	l := &Lease{store: s}
-	err := s.transact(ctx, func(b *pgx.Batch) {
-		b.Queue(sql, s.consumer, limit, millis(s.policy.Lease)).Query(func(rows pgx.Rows) error {
-			for rows.Next() {
-				if err := l.scan(rows); err != nil {
-					return err
-				}
-			}
-			return rows.Err()
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("claim parked keys: %w", err)
+// age is for how long the record is being tried: since it was parked, or, where it only waited behind another then, since
+// it first failed.
+func (p *Parked) age() time.Duration {
+	if len(p.History) == 0 {
+		return 0
 	}
-	if len(l.Lines) == 0 {
-		return nil, nil
-	}
-	slices.SortStableFunc(l.Lines, func(a, b *Line) int { return int(b.Late - a.Late) })
-	return l, nil
-}
-
-func (l *Lease) scan(rows pgx.Rows) error {
-	var line Line
-	var starts int
-	var late int64
-	if err := rows.Scan(&line.Key, &line.Round, &starts, &l.token, &late); err != nil {
-		return err
-	}
-	line.Deaths, line.Late = starts-1, time.Duration(late)*time.Millisecond
-	l.Lines = append(l.Lines, &line)
-	return nil
+	return max(min(p.waited+time.Since(p.loaded), time.Since(p.History[0].At)), 0)
 }
 
 // Token is the lease's: no other has it, ever.
 func (l *Lease) Token() int64 { return l.token }
 
 // Load reads the lines' first records: at most so many of all, and about so many bytes, but at least one of each line as
-// far as they reach. A line may have more of them; one that gets none has to be given back.
+// far as they reach. A line may have more of them; one that gets none has to be given back. From here on the end of the
+// process counts as a suspect's death; one that the lease has lost gets no records.
 func (l *Lease) Load(ctx context.Context, records int, bytes int64) error {
 	keys, by := make([]int64, len(l.Lines)), make(map[int64]*Line, len(l.Lines))
-	for i, line := range l.Lines {
-		keys[i], by[line.Key] = line.Key, line
-		line.Records = nil
-	}
-	each := max(1, records/max(1, len(keys)))
+	lost := map[int64]bool{}
 	err := l.store.transact(ctx, func(b *pgx.Batch) {
+		for i, line := range l.Lines {
+			keys[i], by[line.Key] = line.Key, line
+			line.Records = nil
+			if !line.started {
+				line.started = true // perhaps, should the answer be lost
+				b.Queue(l.store.sql.start, l.store.consumer, line.Key, l.token).Exec(func(tag pgconn.CommandTag) error {
+					lost[line.Key] = tag.RowsAffected() == 0
+					return nil
+				})
+			}
+		}
+		each := max(1, records/max(1, len(keys)))
 		b.Queue(l.store.sql.load, l.store.consumer, keys, each, bytes, records).Query(func(rows pgx.Rows) error {
 			for rows.Next() {
 				p, err := scanParked(rows)
 				if err != nil {
 					return err
 				}
-				line := by[p.Key]
-				line.Records = append(line.Records, p)
+				if line := by[p.Key]; !lost[p.Key] {
+					line.Records = append(line.Records, p)
+				}
 			}
 			return rows.Err()
 		})
@@ -136,11 +116,11 @@ func (l *Lease) Load(ctx context.Context, records int, bytes int64) error {
 func scanParked(rows pgx.Rows) (*Parked, error) {
 	p := &Parked{}
 	var envelope, history []byte
-	var at int64
-	if err := rows.Scan(&p.Key, &p.TopicID, &p.Partition, &p.Offset, &envelope, &history, &at); err != nil {
+	var at, waited int64
+	if err := rows.Scan(&p.Key, &p.TopicID, &p.Partition, &p.Offset, &envelope, &history, &at, &waited); err != nil {
 		return nil, err
 	}
-	p.ParkedAt = time.UnixMilli(at)
+	p.ParkedAt, p.waited, p.loaded = time.UnixMilli(at), time.Duration(waited)*time.Millisecond, time.Now()
 	p.Record, p.Err = Decode(envelope)
 	p.History, _ = DecodeHistory(history) // it is for the operator: a record is not lost for it
 	return p, nil

@@ -9,6 +9,7 @@ import (
 	"github.com/headrace/headrace/internal/pgtest"
 	"github.com/headrace/headrace/migrations"
 	"github.com/headrace/headrace/parking"
+	"github.com/headrace/headrace/record"
 )
 
 func TestLimits(t *testing.T) {
@@ -52,6 +53,40 @@ func TestLimits(t *testing.T) {
 		var due float64
 		require.NoError(t, pool.QueryRow(t.Context(), "select extract(epoch from due - now())::float8 from headrace.parked_keys").Scan(&due))
 		require.InDelta(t, time.Hour.Seconds(), due, 60)
+	})
+
+	t.Run("ALaterDelayIsAtMostWhatIsLeftOfTheAge", func(t *testing.T) {
+		t.Parallel()
+		s, pool := newStore(t, parking.Policy{Base: time.Millisecond, Cap: time.Millisecond, MaxAge: time.Hour})
+		park(t, s, head(rec("a", 1)), follower(rec("b", 2)))
+		_, err := pool.Exec(t.Context(), `update headrace.parked_records set parked_at = parked_at - interval '50 minutes',
+			history = replace(convert_from(history, 'UTF8'), '"at":"', '"at":"2000-01-01T00:00:00Z","was":"')::bytea`)
+		require.NoError(t, err)
+		f := feedOf(t, s, pool, quick)
+		_, rs := f.next()
+		for _, r := range rs {
+			require.False(t, trial(r).Last)
+			_, err := parking.Repark(t.Context(), r, 1000*time.Hour, parking.Failure{Class: "transient", At: time.Now()})
+			require.NoError(t, err)
+			left := map[string]time.Duration{"a": 10 * time.Minute, "b": time.Hour}[string(r.Key)] // b was never tried before
+			var due float64
+			require.NoError(t, pool.QueryRow(t.Context(), "select extract(epoch from due - now())::float8 from headrace.parked_keys where key_id = $1",
+				keyOf(rec(string(r.Key), 1))).Scan(&due))
+			require.InDelta(t, left.Seconds(), due, 60)
+		}
+	})
+
+	t.Run("WhatIsTriedForTheAgeHasItsLastTry", func(t *testing.T) {
+		t.Parallel()
+		s, pool := newStore(t, parking.Policy{Base: time.Millisecond, Cap: time.Millisecond, MaxAge: time.Hour})
+		park(t, s, head(rec("a", 1)))
+		_, err := pool.Exec(t.Context(), `update headrace.parked_records set parked_at = parked_at - interval '60 minutes',
+			history = replace(convert_from(history, 'UTF8'), '"at":"', '"at":"2000-01-01T00:00:00Z","was":"')::bytea`)
+		require.NoError(t, err)
+		_, rs := feedOf(t, s, pool, quick).next()
+		require.Equal(t, 1, trial(rs[0]).Round)
+		require.True(t, trial(rs[0]).Last)
+		require.True(t, rs[0].Settle(record.Dead))
 	})
 }
 

@@ -94,8 +94,10 @@ func queries() []query {
 		{"stats", "stats", "", 40},
 		{"blocked, 500 that are not", "blocked", keys(2*million, 500), 500 * 5},
 		{"blocked, 500 that are", "blocked", keys(500_000, 500), 500 * 5},
-		{"claim of 500", "claim", "500, 30000", 500 * 100},
-		{"claim of a suspect", "suspect", "1, 30000", 1100 + 40},
+		{"claim of 500", "claim", "500, 30000, 7", 500 * 100},
+		{"claim of a suspect", "suspect", "1, 30000, 7", 1100 + 40},
+		{"start of a suspect", "start", "7919, 7", 60},
+		{"release of a lost claim", "release", "7, false, 29000, 31000", 60},
 		{"load of 500 lines", "load", keys(1, 500) + ", 1, 1000000, 500", 500 * 10},
 		{"load of 500 from a crowd", "load", hot + ", 500, 1000000, 500", 500},
 		{"renew of 500", "renew", keys(1, 500) + ", " + none + ", 30000", 500 * 50},
@@ -114,7 +116,7 @@ func queries() []query {
 		{"drop of 500", "drop", keys(1, 500) + ", " + none, 500 * 50},
 		{"drop of a crowd's line", "drop", hot + ", " + none, 20},
 		{"next of 500", "next", strings.Join([]string{
-			keys(1, 500), none, each("0", "int", 500), each("0", "bigint", 500), each("true", "boolean", 500),
+			keys(1, 500), none, each("0", "int", 500), each("0", "bigint", 500), each("true", "boolean", 500), each("1", "int", 500),
 		}, ", "), 500 * 100},
 		{"retry", "retry", "7919", 60},
 	}

@@ -43,8 +43,9 @@ type Policy struct {
 	//
 	// Defaults to 1,000,000.
 	MaxRecords int64
-	// MaxAge is how long a head may be parked before nothing more is taken. It is also the longest delay: a longer one is
-	// cut to it. The rounds of one record must fit in.
+	// MaxAge is how long a head may be parked before nothing more is taken. A record is not tried for longer either: the
+	// delay of a round is cut to what is left, whoever asked for it, and a record that fails then is dead. What waits for
+	// something that is down is not tried meanwhile. The rounds of one record must fit in.
 	//
 	// Defaults to 7 days.
 	MaxAge time.Duration

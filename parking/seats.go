@@ -154,7 +154,7 @@ func Repark(ctx context.Context, r *record.Record, delay time.Duration, f Failur
 	}
 	d := due{done: make(chan error, 1), End: End{
 		Key: s.line.Key, Round: s.line.Round, Settled: s.line.settled(), Then: Again, Delay: delay,
-		Failed: s.parked.Place, History: s.parked.History.With(f),
+		Failed: s.parked.Place, History: s.parked.History.With(f), Age: s.parked.age(),
 	}}
 	w.endLine(s.line, d)
 	w.src.mu.Unlock()

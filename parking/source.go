@@ -91,6 +91,7 @@ type Source struct {
 	alone  int           // claims under way that may bring a suspect
 	works  map[*work]struct{}
 	queue  []*resume
+	debts  []debt
 }
 
 var _ message.Subscriber = (*Source)(nil)

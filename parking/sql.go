@@ -18,6 +18,7 @@ type statements struct {
 	settings              string
 	room, lines, records  string
 	claim, suspect, load  string
+	start, release        string
 	renew, alive          string
 	lock, settle, fail    string
 	drop, next            string
@@ -28,7 +29,8 @@ type statements struct {
 func theStatements() statements {
 	return statements{
 		settings: settings, room: roomSQL, lines: linesSQL, records: recordsSQL,
-		claim: fmt.Sprintf(claimSQL, "starts = 0"), suspect: fmt.Sprintf(claimSQL, "starts > 0"), load: loadSQL,
+		claim: fmt.Sprintf(claimSQL, "starts = 0", ", starts = 1", "0"), suspect: fmt.Sprintf(claimSQL, "starts > 0", "", "l.starts"),
+		load: loadSQL, start: startSQL, release: releaseSQL,
 		renew: renewSQL, alive: aliveSQL,
 		lock: lockSQL, settle: settleSQL, fail: failSQL, drop: dropSQL, next: nextSQL,
 		blocked: blockedSQL, stats: statsSQL, retry: retrySQL,
@@ -73,20 +75,31 @@ insert into headrace.parked_counts as c (consumer_id, slot, records)
 select $1::int, pg_backend_pid() % 16, count(*) from added having count(*) > 0
 on conflict (consumer_id, slot) do update set records = c.records + excluded.records`
 
-// claimSQL takes lines whose time has come, or whose lease is over.
+// claimSQL takes lines whose time has come, or whose lease is over. What is no suspect yet has a start from here on, in
+// the one update; a suspect only when it is loaded (startSQL), by whoever knows that it has been claimed: else lost
+// answers would convict it.
 const claimSQL = `with c as (
 	select key_id, due from headrace.parked_keys
 	where consumer_id = $1::int and due <= statement_timestamp() and %s
 	order by due limit $2::int for update skip locked
 )
-update headrace.parked_keys l set due = statement_timestamp() + $3::bigint * interval '1 millisecond',
-	token = (select nextval('headrace.parking_tokens')), starts = least(l.starts + 1, 30000)
+update headrace.parked_keys l set due = statement_timestamp() + $3::bigint * interval '1 millisecond', token = $4::bigint%s
 from c where l.consumer_id = $1::int and l.key_id = c.key_id
-returning l.key_id, l.round, l.starts, l.token, (1000 * extract(epoch from statement_timestamp() - c.due))::bigint`
+returning l.key_id, l.round, %s::int, (1000 * extract(epoch from statement_timestamp() - c.due))::bigint`
+
+const startSQL = `update headrace.parked_keys set starts = least(starts + 1, 30000)
+where consumer_id = $1::int and key_id = $2::bigint and token = $3::bigint`
+
+// releaseSQL gives back what a claim has taken whose answer is lost: due when its lease is over, that is between $4 and
+// $5 milliseconds from now. Which lines these are nobody knows, but they are found by that.
+const releaseSQL = `update headrace.parked_keys set due = statement_timestamp(), token = 0, starts = case when $3::boolean then starts else 0 end
+where consumer_id = $1::int and token = $2::bigint and due between statement_timestamp() + $4::bigint * interval '1 millisecond'
+	and statement_timestamp() + $5::bigint * interval '1 millisecond'`
 
 // loadSQL reads the first records of each line, the heads of all before the second of any, until it has enough records
 // or bytes. octet_length does not read what is stored out of line.
-const loadSQL = `select s.k, s.topic_id, s.part, s.off, s.envelope, s.history, (1000 * extract(epoch from s.parked_at))::bigint
+const loadSQL = `select s.k, s.topic_id, s.part, s.off, s.envelope, s.history, (1000 * extract(epoch from s.parked_at))::bigint,
+	(1000 * extract(epoch from statement_timestamp() - s.parked_at))::bigint
 from (
 	select u.k, u.n, r.*, sum(r.size) over w - r.size as bytes, count(*) over w as place
 	from unnest($2::bigint[]) with ordinality u(k, n)
@@ -150,10 +163,10 @@ where l.consumer_id = $1::int and l.key_id = any($2::bigint[]) and l.token = $3:
 const nextSQL = `update headrace.parked_keys l set token = 0,
 	due = case u.how when 3 then 'infinity' else statement_timestamp() + u.delay * interval '1 millisecond' end,
 	round = case when u.how = 1 then case when u.moved then 1 else l.round + 1 end when u.moved then 0 else l.round end,
-	starts = case when u.how = 2 and not u.moved then greatest(l.starts - 1, 0) else 0 end,
+	starts = case when u.how = 2 and not u.moved then greatest(l.starts - u.started, 0) else 0 end,
 	since = coalesce((select r.parked_at from headrace.parked_records r
 		where r.consumer_id = $1::int and r.key_id = l.key_id order by r.topic_id, r.part, r.off limit 1), l.since)
-from unnest($2::bigint[], $4::int[], $5::bigint[], $6::boolean[]) u(k, how, delay, moved)
+from unnest($2::bigint[], $4::int[], $5::bigint[], $6::boolean[], $7::int[]) u(k, how, delay, moved, started)
 where l.consumer_id = $1::int and l.key_id = u.k and l.token = $3::bigint`
 
 // blockedSQL keeps its plan at one index look-up a key, also where it was made on an empty table, by its scalar subquery.

@@ -110,6 +110,9 @@ func (p *program) of(offset int64) []record.Outcome {
 	return append([]record.Outcome(nil), p.outcomes[offset]...)
 }
 
+// asks are the values whose handler asks for its time.
+var asks = map[string]time.Duration{"asks": 300 * time.Millisecond, "asks for days": 48 * time.Hour}
+
 func (p *program) handle(msg *message.Message) error {
 	value := string(msg.Payload)
 	p.mu.Lock()
@@ -117,8 +120,8 @@ func (p *program) handle(msg *message.Message) error {
 	p.fails[value]--
 	p.mu.Unlock()
 	if left > 0 {
-		if value == "asks" {
-			return fault.Park(errors.New("not my time yet"), 300*time.Millisecond)
+		if ask, ok := asks[value]; ok {
+			return fault.Park(errors.New("not my time yet"), ask)
 		}
 		return fault.Transient(errors.New("no answer for " + value))
 	}
@@ -210,4 +213,36 @@ func TestStack(t *testing.T) {
 		p.drained(1)
 		require.GreaterOrEqual(t, time.Since(began), 300*time.Millisecond)
 	})
+
+	// In its last round a handler that asks for more than the budget was held in memory for ever.
+	t.Run("WhoAsksInTheLastRoundIsDead", func(t *testing.T) {
+		t.Parallel()
+		p := newProgram(t, policy)
+		p.fails["asks"] = 1000
+		p.produce("a", "asks", "a", "a2")
+		p.drained(1)
+		require.Len(t, kafkatest.ReadAll(t, p.brokers, p.topic+".dlq"), 1)
+		p.ended(0, []record.Outcome{record.Parked, record.Parked, record.Dead}...)
+	})
+
+	// Each delay that a handler asked for was cut to MaxAge, and ten of them were ten times as long.
+	t.Run("WhoAsksForDaysAgainAndAgainIsDeadAfterMaxAge", func(t *testing.T) {
+		t.Parallel()
+		p := newProgram(t, parking.Policy{Base: time.Millisecond, Cap: time.Millisecond, MaxAge: time.Second})
+		p.fails["asks for days"] = 1000
+		began := time.Now()
+		p.produce("a", "asks for days", "a", "a2")
+		p.drained(1)
+		require.GreaterOrEqual(t, time.Since(began), time.Second)
+		p.ended(0, []record.Outcome{record.Parked, record.Dead}...)
+		p.ended(1, []record.Outcome{record.Parked, record.Effected}...)
+		require.Len(t, kafkatest.ReadAll(t, p.brokers, p.topic+".dlq"), 1)
+	})
+}
+
+// ended waits for the outcomes of a record.
+func (p *program) ended(offset int64, want ...record.Outcome) {
+	p.t.Helper()
+	require.Eventually(p.t, func() bool { return len(p.of(offset)) >= len(want) }, patience, time.Millisecond)
+	require.Equal(p.t, want, p.of(offset))
 }

@@ -24,7 +24,7 @@ const (
 type Trial struct {
 	// Round is how often the record has failed before, 0 for one that was never tried.
 	Round int
-	// Last says that it has no further round: if it fails now, it is dead.
+	// Last says that it has no further round, or is being tried for MaxAge: if it fails now, it is dead.
 	Last bool
 	// CrashLoop says that it has taken down its process so often that it must not run again.
 	CrashLoop bool
@@ -119,14 +119,14 @@ func (w *work) add(line *Line) (End, bool) {
 // head is parked again, it must not run.
 func (w *work) seat(wl *workLine, i int, p *Parked) *seat {
 	r, soft := p.Record, wl.soft
-	round := 0
+	round, policy := 0, w.src.store.policy
 	if i == 0 {
 		soft, round = w.soft, wl.Round
 	}
 	st := &seat{work: w, line: wl, parked: p}
 	r.Seat = st
 	r.Parked = &Trial{
-		Round: round, Last: round >= w.src.store.policy.Rounds, CrashLoop: i == 0 && wl.CrashLoop(),
+		Round: round, Last: round >= policy.Rounds || p.age() >= policy.MaxAge, CrashLoop: i == 0 && wl.CrashLoop(),
 		History: p.History, ParkedAt: p.ParkedAt,
 	}
 	r.Bind(w, soft, domain(wl.Key))
@@ -184,7 +184,7 @@ func (w *work) flush(ending <-chan struct{}) bool {
 }
 
 // write tries for as long as anybody else waits for the lease to run out, once the subscription is ending for the hard
-// grace at most.
+// grace at most. Then it is owed.
 func (w *work) write(ends []due, ending <-chan struct{}) {
 	list := make([]End, len(ends))
 	for i := range ends {
@@ -207,6 +207,9 @@ func (w *work) write(ends []due, ending <-chan struct{}) {
 		case <-patience:
 			over = true
 		}
+	}
+	if err != nil {
+		w.src.owe(func(ctx context.Context) error { return w.lease.finishLate(ctx, list) })
 	}
 	w.src.mu.Lock()
 	w.left -= len(ends)
