@@ -90,6 +90,11 @@ func TestForwarder(t *testing.T) {
 		b.eventually("the others go on", func() bool { return b.waiting() == 100 })
 		b.publish("also-well", keyed("a", 0, 100)...)
 		b.eventually("also new ones", func() bool { return b.waiting() == 100 })
+		b.eventually("they are read past its backlog", func() bool {
+			var scans int
+			require.NoError(t, b.pool.QueryRow(t.Context(), "select idx_scan from pg_stat_user_indexes where indexrelname = 'outbox_topic'").Scan(&scans))
+			return scans > 0
+		})
 		blocked := b.reported(record.ReportOutboxBlocked)
 		require.Len(t, blocked, 1)
 		require.Equal(t, "missing", blocked[0].Topic)

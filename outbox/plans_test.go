@@ -53,6 +53,7 @@ func TestForwarderWithManyWaiting(t *testing.T) {
 		pages int64
 	}{
 		"read":   {"'{}', 2000, 2000, 1000000", 150},
+		"around": {"'{t}', 2000, 2000, 1000000", 200}, // a topic behind another's backlog
 		"delete": {ids(2000), 2000 * 3},
 		"size":   {fmt.Sprint(outbox.SizePages), outbox.SizePages * 3 / 2},
 		"split":  {"1, '{1}', '{a}', '{a}', '{a}', '{a}', '{1}'", 20},
@@ -65,6 +66,8 @@ func TestForwarderWithManyWaiting(t *testing.T) {
 	x.exec(fmt.Sprintf(`insert into headrace.outbox (topic, key, value, message_id, bytes)
 		select 't', convert_to('k' || g %% 100, 'UTF8'), convert_to(lpad((g / 100)::text, 200, '0'), 'UTF8'), 'k' || g %% 100 || '-' || g / 100, 280
 		from generate_series(0, %d) g`, many-1))
+	x.exec(`insert into headrace.outbox (topic, key, value, message_id, bytes)
+		select 'behind', convert_to('k', 'UTF8'), convert_to(lpad(g::text, 200, '0'), 'UTF8'), 'b' || g, 280 from generate_series(1, 2000) g`)
 	for name, q := range queries {
 		p := x.explain(name, q.args)
 		t.Logf("%-8s %6d pages: %v", name, p.Hit+p.Read, p.nodes())

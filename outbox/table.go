@@ -19,11 +19,25 @@ type table struct{ pool *pgxpool.Pool }
 // one, or never come back for it.
 //
 // No SKIP LOCKED either: it would pass over rows that another forwarder is about to delete, and send later ones first.
-const readSQL = `select id, topic, key, value, headers, message_id, bytes, events, packed from (
-	select o.*, sum(o.events) over w - o.events as before, sum(o.bytes) over w - o.bytes as ahead
-	from (select * from headrace.outbox where topic <> all($1::text[]) order by id limit $2::int) o
-	window w as (order by o.id rows unbounded preceding)
+const (
+	readSQL = `select ` + enough + `from (select * from headrace.outbox where topic <> all($1::text[]) order by id limit $2::int) o` + ofThem
+
+	// readAroundSQL is readSQL while some topics cannot be sent to: what waits for them may be all that is in front. It goes
+	// from topic to topic, and reads each one's first rows.
+	readAroundSQL = `with recursive t as (
+	(select topic from headrace.outbox order by topic limit 1)
+	union all
+	select (select o.topic from headrace.outbox o where o.topic > t.topic order by o.topic limit 1) from t where t.topic is not null
+), firsts as (
+	select o.* from t cross join lateral (select * from headrace.outbox o where o.topic = t.topic order by o.id limit $2::int) o
+	where t.topic <> all($1::text[]) order by o.id limit $2::int
+) select ` + enough + `from firsts o` + ofThem
+
+	enough = `id, topic, key, value, headers, message_id, bytes, events, packed from (
+	select o.*, sum(o.events) over w - o.events as before, sum(o.bytes) over w - o.bytes as ahead `
+	ofThem = ` window w as (order by o.id rows unbounded preceding)
 ) x where before < $3::int and ahead < $4::int order by id`
+)
 
 // row is one of the table: an event, or a pack of them.
 type row struct {
@@ -34,7 +48,11 @@ type row struct {
 }
 
 func (t table) read(ctx context.Context, without []string, limit, events int) ([]*row, error) {
-	rows, err := t.pool.Query(ctx, readSQL, without, limit, events, maxWave)
+	sql := readSQL
+	if len(without) > 0 {
+		sql = readAroundSQL
+	}
+	rows, err := t.pool.Query(ctx, sql, without, limit, events, maxWave)
 	if err != nil {
 		return nil, err
 	}
