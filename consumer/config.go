@@ -69,6 +69,13 @@ type Config struct {
 	//
 	// Defaults to cooperative-sticky: only partitions that move are given up.
 	Balancer kafka.Balancer
+	// OnOffsetLoss is what becomes of a partition whose next record is not in its log any more: retention has cut it off, the
+	// log was cut, or the topic was deleted and created again. kafka.LossOldest goes on with the oldest record that is there,
+	// kafka.LossNewest with what comes next. Either way the loss is reported with its numbers. What a route with the offset
+	// store remembers of a log that was cut is held whatever this says.
+	//
+	// Defaults to kafka.LossHold: the partition is held, and readiness says so, until somebody decides.
+	OnOffsetLoss kafka.OffsetLoss
 	// SessionTimeout is after what silence of this process its partitions go to others. The brokers have bounds of their
 	// own, 6 s and 30 min as a rule.
 	//

@@ -120,6 +120,7 @@
 //	outbox_snapshot_seconds{}                 parked_records{route}
 //	parked_oldest_seconds{route}              parked_due_seconds{route}
 //	parked_tries_total{route,outcome}         parked_rounds{route}
+//	offsets_lost_total{kind}
 //
 // docs/operations.md says what each tells, and which alerts are worth having. [Metrics] gives the list to a program.
 package consumer

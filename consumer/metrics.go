@@ -24,6 +24,7 @@ const succeeded = "none"
 
 var (
 	claimEvents  = []string{"assigned", "revoked", "lost", "stopped"}
+	lossKinds    = []string{record.ReportOffsetOutOfRange, record.ReportTopicRecreated}
 	groupResults = []string{"committed", "rolled_back", "unknown"}
 	// waits are what any route can wait for.
 	waits = []string{
@@ -55,6 +56,7 @@ type metrics struct {
 	deadLetters    *prometheus.CounterVec
 	claims         *prometheus.CounterVec
 	reports        *prometheus.CounterVec
+	lost           *prometheus.CounterVec
 	retention      *prometheus.GaugeVec
 	calls          *calls
 	outbox         *outboxMetrics
@@ -82,6 +84,7 @@ func newMetrics(specs []spec, others ...*downstream.Dependency) *metrics {
 	m.deadLetters = m.counter("dead_letters_total", "Dead letters that the broker has confirmed, by reason.", "route", "reason")
 	m.claims = m.counter("claims_total", "Partitions assigned, revoked, lost and stopped.", "event")
 	m.reports = m.counter("reports_total", "Matters that an operator must know, by kind; each is a line in the log.", "kind")
+	m.lost = m.counter("offsets_lost_total", "Offsets that a log lost before they were read, that were skipped for it, or that it lost afterwards, by the report's kind.", "kind")
 	m.retention = m.gauge("topic_retention_seconds", "How long a topic that is read keeps its records, +Inf for ever.", "topic")
 	m.calls = newCalls(specs, others...)
 	m.include(m.calls.collected)
@@ -130,6 +133,9 @@ func (m *metrics) presetShared() {
 	}
 	for _, k := range record.ReportKinds {
 		m.reports.WithLabelValues(k)
+	}
+	for _, k := range lossKinds {
+		m.lost.WithLabelValues(k)
 	}
 }
 
@@ -188,6 +194,9 @@ func (m *metrics) onClaim(i record.ClaimInfo) {
 }
 
 func (m *metrics) onReport(r record.Report) {
+	if r.Lost.Count > 0 {
+		m.lost.WithLabelValues(bounded(r.Kind, lossKinds)).Add(float64(r.Lost.Count))
+	}
 	m.reports.WithLabelValues(bounded(r.Kind, record.ReportKinds[:])).Inc()
 }
 

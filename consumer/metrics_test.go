@@ -53,7 +53,7 @@ func TestMetrics(t *testing.T) {
 			"headrace_records_total": 2 * 5, "headrace_replayed_total": 2 * 5, "headrace_attempts_total": 2 * 7,
 			"headrace_inbox_answers_total": 2 * 9, "headrace_dead_letters_total": 2 * 8, "headrace_commit_groups_total": 2 * 3,
 			"headrace_holding": 2*11 + 1, "headrace_hold_seconds_total": 2*11 + 1,
-			"headrace_claims_total": 4, "headrace_reports_total": len(record.ReportKinds),
+			"headrace_claims_total": 4, "headrace_offsets_lost_total": 2, "headrace_reports_total": len(record.ReportKinds),
 			"headrace_record_duration_seconds": 2, "headrace_attempt_duration_seconds": 2,
 			"headrace_commit_group_records": 2, "headrace_commit_group_duration_seconds": 2,
 			"headrace_calls_total": 5, "headrace_call_duration_seconds": 1, "headrace_breaker_state": 3,
@@ -231,6 +231,12 @@ func TestMetrics_Move(t *testing.T) {
 		},
 		"Report": {
 			func(h record.Hooks) { h.OnReport(record.Report{Kind: "stuck_record"}) }, `headrace_reports_total{kind="stuck_record"} 1`,
+		},
+		"ReportOfALoss": {
+			func(h record.Hooks) {
+				h.OnReport(record.Report{Kind: record.ReportOffsetOutOfRange, Lost: record.LostRange(5, 50)})
+			},
+			`headrace_offsets_lost_total{kind="offset_out_of_range"} 45`,
 		},
 		"ReportOfAKindThatCameLater": {
 			func(h record.Hooks) { h.OnReport(record.Report{Kind: record.ReportTransactionEnded}) },

@@ -98,6 +98,9 @@ func (c Config) relations(specs []spec) []Problem {
 			Fix: fmt.Sprintf("lower HeartbeatInterval to %s or less", short(c.SessionTimeout/3)),
 		})
 	}
+	if err := c.OnOffsetLoss.Validate(); err != nil {
+		ps = append(ps, Problem{What: err.Error(), Fix: "leave it out to hold"})
+	}
 	if c.InboxRetention < 0 && c.InboxRetention != kafka.Forever {
 		ps = append(ps, Problem{
 			What: fmt.Sprintf("InboxRetention is %s", short(c.InboxRetention)), Fix: "give a positive duration, kafka.Forever, or 0 for its default",

@@ -194,6 +194,9 @@ func TestNew_Refuses(t *testing.T) {
 			"HeartbeatInterval 20s does not fit three times into SessionTimeout 45s",
 		},
 		"TooFewInFlight": {
+			func(c *Config, _ *Route[placed]) { c.OnOffsetLoss = 3 }, "OnOffsetLoss is OffsetLoss(3)",
+		},
+		"MaxInFlightBelowAMessage": {
 			func(c *Config, _ *Route[placed]) { c.MaxInFlight = 100 }, "MaxInFlight 100 is below the largest MaxBatch 500",
 		},
 		"OwnInput": {

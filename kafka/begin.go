@@ -48,6 +48,7 @@ type starts = map[string]map[int32]kgo.Offset
 // again that were done, and those are known to whoever remembers them. To begin too late would skip some, so a beginning
 // only moves on an answer, and never back: what is behind the committed offset was settled by every route.
 func (s *Source) begin(ctx context.Context, at starts) (starts, error) {
+	s.beginAtEnd(ctx, at)
 	ask := s.questions(at)
 	kept, err := s.askBegin(ctx, ask)
 	switch {
@@ -101,7 +102,7 @@ func (s *Source) questions(at starts) []Start {
 
 // askBegin gives the answers to questions that were asked.
 func (s *Source) askBegin(ctx context.Context, ask []Start) ([]Start, error) {
-	if len(ask) == 0 {
+	if len(ask) == 0 || s.cfg.Begin == nil {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, beginTimeout)

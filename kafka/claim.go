@@ -20,6 +20,7 @@ type owned struct {
 	committed atomic.Int64                 // the same for Stats, -1 for none
 	start     atomic.Int64                 // of the log when it was asked for, -1 if it was not
 	begun     atomic.Int64                 // where the client was told to begin, -1 if it was not
+	elsewhere atomic.Int64                 // where the client was told to go on since, -1 once something came of it
 	high      atomic.Int64                 // high watermark, -1 if unknown
 	paused    atomic.Bool                  // as the client was told
 	kept      atomic.Bool                  // somebody remembers its records by their offsets, see SourceConfig.Begin
@@ -32,6 +33,7 @@ func (s *Source) newOwned(at tp, id uuid.UUID) *owned {
 	o.committed.Store(-1)
 	o.start.Store(-1)
 	o.begun.Store(-1)
+	o.elsewhere.Store(-1)
 	o.high.Store(-1)
 	o.Claim = claim.New(claim.Config{
 		Topic: at.topic, TopicID: id, Partition: at.partition, OnLow: s.room,
@@ -45,6 +47,9 @@ func (s *Source) newOwned(at tp, id uuid.UUID) *owned {
 
 // next is where fetching goes on, -1 if unknown.
 func (o *owned) next() int64 {
+	if at := o.elsewhere.Load(); at >= 0 {
+		return at
+	}
 	if end := o.Load().End; end >= 0 {
 		return end
 	}

@@ -58,7 +58,7 @@ func (s *Source) commitMoved() error {
 	defer s.commits.unlock()
 	marks := make(map[*owned]claim.Mark)
 	for _, o := range s.allClaims() {
-		if m, ok := o.Watermark(); ok && m != o.sent {
+		if m, ok := o.Watermark(); ok && m != o.sent && !s.foreign(o) {
 			marks[o] = m
 		}
 	}

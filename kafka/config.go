@@ -86,6 +86,12 @@ type SourceConfig struct {
 	//
 	// Defaults to 32 MiB.
 	MaxInFlightBytes int64
+	// OnOffsetLoss is what becomes of a partition whose next record is not in its log any more. Whatever it says, the loss
+	// is reported with its numbers; and a log that was cut below what Begin's answer remembers is held, because its new
+	// records would pass for those that are done.
+	//
+	// Defaults to LossHold.
+	OnOffsetLoss OffsetLoss
 	// Begin is asked where newly assigned partitions begin, with their committed offsets, by whoever remembers records by
 	// their offsets. It answers for the partitions whose records it remembers so, even if it knows none yet: one begins
 	// where the answer has it, if that is later than the committed offset, and is held and reported as truncated when its
@@ -213,6 +219,9 @@ func (c SourceConfig) withDefaults() SourceConfig {
 
 func (c SourceConfig) validate() error {
 	if err := c.Client.Validate(); err != nil {
+		return err
+	}
+	if err := c.OnOffsetLoss.Validate(); err != nil {
 		return err
 	}
 	if c.Group == "" {

@@ -42,7 +42,8 @@
 //
 // A partition whose fetch fails is paused, reported once by its kind and tried again, every 30 s at last; the others go
 // on. An offset out of range, a topic that was created anew and a log that was cut below what somebody remembers of it
-// ([SourceConfig.Begin]) are held: nothing jumps silently. Ready says so, and
+// ([SourceConfig.Begin]) are held: nothing jumps silently. The first two go on if [SourceConfig.OnOffsetLoss] says so, with a
+// report of what was lost. Ready says what is held, and
 // [Source.Stats] which. A record that runs for too long is reported as stuck_record; past MaxPollInterval the Source
 // gives up, because a client of Kafka in Go goes on heartbeating beside a hung handler for ever: Live fails, the member
 // leaves, Done is closed. A coordinator that is silent for a session ends the claims.

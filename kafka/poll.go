@@ -72,6 +72,7 @@ func (s *Source) fetchedPartition(topic string, id uuid.UUID, p *kgo.FetchPartit
 	}
 	o.high.Store(p.HighWatermark)
 	s.problems.solve(at)
+	o.elsewhere.Store(-1)
 	o.Add(p.Records)
 	s.flow(o)
 }

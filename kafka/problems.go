@@ -187,11 +187,11 @@ func (s *Source) hold(o *owned, p problem) {
 	if !fresh {
 		return
 	}
-	offset := o.next()
-	if offset < 0 {
-		offset = s.committed(o)
+	if p.kind == record.ReportOffsetOutOfRange || p.kind == record.ReportTopicRecreated {
+		s.losses.add(&loss{o: o, problem: p}) // who looks at the log reports it
+		return
 	}
-	s.report(record.Report{Kind: p.kind, Topic: o.topic, Partition: o.partition, Offset: offset, Err: p.err, Hint: p.hint()})
+	s.report(record.Report{Kind: p.kind, Topic: o.topic, Partition: o.partition, Offset: s.position(o), Err: p.err, Hint: p.hint()})
 }
 
 // groupErrors is told when the member falls out of its group, for example because it may not read it.

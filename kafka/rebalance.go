@@ -142,7 +142,7 @@ func (s *Source) endClaims(ctx context.Context, claims []*owned, how ending) {
 	}
 	marks := make(map[*owned]claim.Mark, len(claims))
 	for _, o := range claims {
-		if m, ok := o.Close(how.cause); ok {
+		if m, ok := o.Close(how.cause); ok && !s.foreign(o) {
 			marks[o] = m
 		}
 	}

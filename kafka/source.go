@@ -35,7 +35,9 @@ type Source struct {
 	client   *kgo.Client          // nil before the join
 	joining  *time.Timer
 	stopping bool
-	silenced map[tp]resumption // claims that ended because the coordinator was silent
+	silenced map[tp]resumption   // claims that ended because the coordinator was silent
+	anew     map[string]struct{} // topics that were created again and are being left to be read anew
+	atEnd    map[string]struct{} // topics that were created again and begin at their ends
 
 	fence    *fence
 	commits  token         // whoever holds it may snapshot and commit
@@ -44,6 +46,7 @@ type Source struct {
 	flowing  chan struct{} // one token: a claim has room again
 	pulse    pulse
 	problems problems
+	losses   *losses
 
 	quit    chan struct{} // closed when the Source begins to stop
 	stopped atomic.Bool   // somebody runs shutDown
@@ -74,8 +77,8 @@ func NewSource(cfg SourceConfig) (*Source, error) {
 	s := &Source{
 		cfg:    cfg,
 		routes: make(route.Table), claims: make(map[tp]*owned), ids: make(map[string]uuid.UUID),
-		silenced: make(map[tp]resumption),
-		commits:  newToken(), ending: newToken(), flowing: make(chan struct{}, 1),
+		silenced: make(map[tp]resumption), anew: make(map[string]struct{}), atEnd: make(map[string]struct{}), losses: newLosses(),
+		commits: newToken(), ending: newToken(), flowing: make(chan struct{}, 1),
 		quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	s.root, s.cancel = context.WithCancel(context.Background())
@@ -106,7 +109,7 @@ func (s *Source) join() {
 		kgo.OnPartitionsRevoked(s.revoked),
 		kgo.OnPartitionsLost(s.lost),
 	)
-	if s.cfg.Begin != nil {
+	if s.cfg.Begin != nil || s.cfg.OnOffsetLoss == LossNewest {
 		opts = append(opts, kgo.AdjustFetchOffsetsFn(s.begin))
 	}
 	client, err := kgo.NewClient(opts...)
@@ -119,6 +122,7 @@ func (s *Source) join() {
 	s.loops.Go(s.commitLoop)
 	s.loops.Go(s.tend)
 	s.loops.Go(s.watchEnds)
+	s.loops.Go(s.watchLosses)
 }
 
 // Stop ends the Source in good order: nothing begins any more, what runs may finish within DrainGrace or until ctx

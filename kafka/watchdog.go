@@ -188,6 +188,9 @@ func (s *Source) revive() {
 		o.begun.Store(r.Offset)
 		if r.held != nil {
 			s.problems.add(at, *r.held) // reported before
+			if r.held.kind == record.ReportTopicRecreated {
+				s.losses.add(&loss{o: o, problem: *r.held, told: true})
+			}
 		}
 		if r.settled {
 			o.GoOn(r.Mark) // perhaps not committed yet, and no record may come to move it

@@ -248,8 +248,22 @@ type Report struct {
 	Offset    int64
 	Age       time.Duration
 	Err       error
+	// Lost are the offsets that the matter is about, of the kinds offset_out_of_range and topic_recreated. Its Count is 0 for
+	// none.
+	Lost Lost
 	// Hint is what to do about it.
 	Hint string
+}
+
+// Lost is a range of offsets. Not each of them need have been a record.
+type Lost struct{ First, Last, Count int64 }
+
+// LostRange is from first to the offset before end; nothing if that is none, or first is unknown (-1).
+func LostRange(first, end int64) Lost {
+	if first < 0 || end <= first {
+		return Lost{}
+	}
+	return Lost{First: first, Last: end - 1, Count: end - first}
 }
 
 // Report calls OnReport if there is one; h may be nil.

@@ -24,6 +24,11 @@ func (r Report) attrs() []slog.Attr {
 	add(r.Topic != "" && r.Partition >= 0, slog.Int("partition", int(r.Partition)))
 	add(r.Topic != "" && r.Offset >= 0, slog.Int64("offset", r.Offset))
 	add(r.Age != 0, slog.Duration("age", r.Age))
+	if r.Lost.Count > 0 {
+		add(true, slog.Int64("lost_first", r.Lost.First))
+		add(true, slog.Int64("lost_last", r.Lost.Last))
+		add(true, slog.Int64("lost", r.Lost.Count))
+	}
 	if r.Err != nil {
 		add(true, slog.String("error", r.Err.Error()))
 	}

@@ -15,36 +15,27 @@ import (
 // beginTimeout is what kafka.SourceConfig.Begin has.
 const beginTimeout = 3 * time.Second
 
-// later asks where the partitions begin that begin later than at their committed offsets, and what is wrong with their
-// logs. What cannot be asked begins at the committed offset, and is read again.
-func (m *member) later(ctx context.Context, stands map[int32]stand) (map[int32]int64, *problem, place) {
-	if m.s.cfg.Begin == nil {
-		return nil, nil, place{}
-	}
-	kept, err := m.remembered(ctx, stands)
-	if err != nil {
-		m.s.cfg.Logger.Warn("kafka stock: partitions begin at their committed offsets, not where Begin has them; what was done is read again",
-			"group", m.s.cfg.Group, "topic", m.topic, "err", err)
-		return nil, nil, place{}
-	}
-	if p, at := m.cut(ctx, kept); p != nil {
-		return nil, p, at
-	}
+// later are the partitions that begin later than at their committed offsets.
+func (m *member) later(kept []kafka.Start, stands map[int32]stand) map[int32]int64 {
 	later := make(map[int32]int64, len(kept))
 	for _, k := range kept {
 		if st, asked := stands[k.Partition]; asked && k.Offset > st.committed {
 			later[k.Partition] = k.Offset
 		}
 	}
-	return later, nil, place{}
+	return later
 }
 
+// remembered asks where partitions begin. What cannot be asked begins at the committed offset, and is read again.
 func (m *member) remembered(ctx context.Context, stands map[int32]stand) ([]kafka.Start, error) {
+	if m.s.cfg.Begin == nil {
+		return nil, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, beginTimeout)
 	defer cancel()
 	ask := make([]kafka.Start, 0, len(stands))
 	for partition, st := range stands {
-		ask = append(ask, kafka.Start{Topic: m.topic, TopicID: m.id, Partition: partition, Offset: st.committed, Epoch: st.epoch})
+		ask = append(ask, kafka.Start{Topic: m.topic, TopicID: m.id(), Partition: partition, Offset: st.committed, Epoch: st.epoch})
 	}
 	return m.s.cfg.Begin(ctx, ask)
 }
@@ -78,8 +69,9 @@ func all(found []*cut.Error) []error {
 
 // moveOn makes Sarama begin there: it asks for a partition's position when the session's handler has been set up. What is
 // marked is also committed, so the group does not seem to lag behind what is done.
-func (m *member) moveOn(sess sarama.ConsumerGroupSession, later map[int32]int64) {
-	for partition, offset := range later {
-		sess.MarkOffset(m.topic, partition, offset, "")
+func (m *member) moveOn(sess sarama.ConsumerGroupSession, to map[int32]int64) {
+	for partition, offset := range to {
+		sess.MarkOffset(m.topic, partition, offset, "")  // forwards
+		sess.ResetOffset(m.topic, partition, offset, "") // back
 	}
 }

@@ -49,7 +49,7 @@ func newOwned(m *member, sess sarama.ConsumerGroupSession, from sarama.ConsumerG
 	o.session = &session{ConsumerGroupSession: sess, marked: make(chan struct{}, 1)}
 	o.session.ctx, o.session.cancel = context.WithCancel(context.WithoutCancel(sess.Context()))
 	// A claim of one record is full with it, and low again when every line has settled it.
-	o.Claim = claim.New(claim.Config{Topic: m.topic, TopicID: m.id, Partition: from.Partition(), OnLow: func() {
+	o.Claim = claim.New(claim.Config{Topic: m.topic, TopicID: m.id(), Partition: from.Partition(), OnLow: func() {
 		select {
 		case o.settled <- struct{}{}:
 		default:

@@ -43,7 +43,8 @@
 //     timed out, RebalanceTimeout + 10 s, or it answers.
 //   - A log that was cut, for example by an unclean election, is found where a session begins and not while one lasts, and
 //     only for as long as it ends before what was done: Sarama tells no leader epochs (see kafka.SourceConfig.Begin).
-//   - An offset that is not in the log, a log that was cut, or a topic that was made anew, holds all of the topic's partitions of this member.
+//   - An offset that is not in the log, a log that was cut, or a topic that was made anew, holds all of the topic's partitions of this member,
+//     unless kafka.SourceConfig.OnOffsetLoss lets it go on.
 //   - Sarama fetches and commits by a topic's name. So before a record is begun the partition's leader is asked for the
 //     topic's id, once for what Sarama has buffered: a request a record where records come one by one. A leader that
 //     answers nobody holds its partitions. When a topic was made anew while a session went on, the group's offset is set

@@ -73,24 +73,28 @@ func (m *member) look(ctx context.Context, partitions []int32) (later map[int32]
 	if err != nil {
 		return nil, &problem{kind: record.ReportPartitionError, err: err}, whole
 	}
-	if id != m.id {
-		return nil, &problem{kind: record.ReportTopicRecreated, err: errAnew(m.id, id)}, whole
+	isNew := id != m.id()
+	if isNew && m.s.cfg.OnOffsetLoss == kafka.LossHold {
+		return nil, &problem{kind: record.ReportTopicRecreated, err: errAnew(m.id(), id)}, whole
 	}
 	stands, err := m.stands(ctx, partitions)
 	if err != nil {
 		return nil, new(problemOf(err)), whole
 	}
-	later, p, at = m.later(ctx, stands)
-	if p != nil {
+	if isNew {
+		return m.takeOver(id, stands), nil, whole
+	}
+	kept, err := m.remembered(ctx, stands)
+	if err != nil {
+		m.s.cfg.Logger.Warn("kafka stock: partitions begin at their committed offsets, not where Begin has them; what was done is read again",
+			"group", m.s.cfg.Group, "topic", m.topic, "err", err)
+	}
+	if p, at := m.cut(ctx, kept); p != nil {
 		return nil, p, at
 	}
-	for partition, st := range stands {
-		if l, ok := later[partition]; ok {
-			st.begin = l
-		}
-		if err := st.outOfRange(); err != nil {
-			return nil, new(problemOf(err)), place{m.topic, partition}
-		}
+	later = m.later(kept, stands)
+	if p, at := m.inRange(kept, stands, later); p != nil {
+		return nil, p, at
 	}
 	return later, nil, whole
 }

@@ -31,7 +31,7 @@ type member struct {
 	topic string
 
 	stock *wmkafka.Subscriber
-	id    uuid.UUID // of the topic, as it was first seen; only the one session at a time touches it
+	known atomic.Pointer[uuid.UUID] // the topic's id, as it was first seen, or as OnOffsetLoss let it become; only the one session at a time changes it
 
 	joined atomic.Bool // it has a session whose topic is as it should be, or was when it began
 	anew   atomic.Bool // in this session the topic was made anew
@@ -67,11 +67,13 @@ func (m *member) run() {
 		go m.s.fail(err)
 		return
 	}
-	m.id = id
+	m.known.Store(&id)
 	if messages := m.subscribe(); messages != nil {
 		m.receive(messages)
 	}
 }
+
+func (m *member) id() uuid.UUID { return *m.known.Load() }
 
 // topicID is asked for once in good time: without the ids of topics a record without a name of its own would have no
 // identity, and a topic that was made anew would pass for the old one.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/record"
 )
 
@@ -116,13 +117,14 @@ func (s *Subscriber) trouble(at place, p problem) {
 	if s.quitting() || !s.problems.add(at, p) {
 		return
 	}
-	offset := int64(-1)
+	offset, lost := int64(-1), record.Lost{}
 	var out *errOutOfRange
 	if errors.As(p.err, &out) {
 		offset = out.committed
+		lost = kafka.LossHold.Lost(out.committed, kafka.Bounds{Start: out.start, End: out.end})
 	}
 	s.cfg.Hooks.Report(record.Report{
-		Kind: p.kind, Topic: at.topic, Partition: at.partition, Offset: offset, Err: p.err, Hint: p.hint(),
+		Kind: p.kind, Topic: at.topic, Partition: at.partition, Offset: offset, Err: p.err, Lost: lost, Hint: p.hint(),
 	})
 }
 

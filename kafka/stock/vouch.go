@@ -41,7 +41,7 @@ func (o *owned) vouch() bool {
 	for n := 0; ; n++ {
 		id, err := o.askID()
 		switch {
-		case err == nil && id == o.m.id:
+		case err == nil && id == o.m.id():
 			o.vouched = buffered
 			return true
 		case err == nil:
@@ -145,12 +145,16 @@ func (s *Subscriber) askBroker(ctx context.Context, broker int32, name string) (
 // member joins again, and check holds it.
 func (m *member) madeAnew(is uuid.UUID) {
 	m.anew.Store(true)
-	m.s.trouble(place{m.topic, -1}, problem{kind: record.ReportTopicRecreated, err: errAnew(m.id, is)})
+	err := errAnew(m.id(), is)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, o := range m.claims {
+	for partition, o := range m.claims {
+		if lost := o.unread(); lost.Count > 0 {
+			err = fmt.Errorf("%w; of partition %d offsets %d to %d (%d) were not read", err, partition, lost.First, lost.Last, lost.Count)
+		}
 		o.Close(record.ErrLost)
 	}
+	m.s.trouble(place{m.topic, -1}, problem{kind: record.ReportTopicRecreated, err: err})
 }
 
 func errAnew(was, is uuid.UUID) error { return fmt.Errorf("topic id was %s and is %s", was, is) }
@@ -176,7 +180,7 @@ func (m *member) findAnew(partition int32, patience time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	id, _, err := m.s.leadersID(ctx, place{m.topic, partition}, anyBroker)
-	if err != nil || id == m.id {
+	if err != nil || id == m.id() {
 		return false
 	}
 	m.madeAnew(id)

@@ -205,6 +205,18 @@ func (c *Claim) GoOn(from Mark) {
 	c.mark, c.moved = from, true
 }
 
+// Move sets the watermark of a claim that goes on elsewhere in its log, also backwards, and what is added next need not
+// follow what was added last. It reports false, and leaves the watermark as it is, if something is not settled yet.
+func (c *Claim) Move(to Mark) (idle bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.window) > 0 || c.softened {
+		return false
+	}
+	c.mark, c.moved = to, true
+	return true
+}
+
 // Watermark is how far everything is settled. It reports false before the first record is, and once the claim is
 // closed: nothing may be committed for it then.
 func (c *Claim) Watermark() (Mark, bool) {
