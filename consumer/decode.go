@@ -16,7 +16,8 @@ type Decoder func(r *record.Record, into any) error
 // errTombstone is what a nil value is to a decoder that wants bytes.
 var errTombstone = errors.New("the value is nil (a tombstone)")
 
-// JSON decodes with encoding/json. It is the default. A route of []byte or json.RawMessage gets the value as it is.
+// JSON gives what encoding/json gives, value or error, in less time. It is the default. A route of []byte or json.RawMessage
+// gets the value as it is.
 func JSON(r *record.Record, into any) error {
 	switch into := into.(type) {
 	case *[]byte:
@@ -26,7 +27,10 @@ func JSON(r *record.Record, into any) error {
 		*into = r.Value
 		return nil
 	}
-	return Values(json.Unmarshal)(r, into)
+	if r.Value == nil {
+		return errTombstone
+	}
+	return unmarshal(r.Value, into)
 }
 
 // Values makes a Decoder of a function that needs the bytes of the value alone, as the Unmarshal functions of most
