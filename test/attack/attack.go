@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,6 +30,7 @@ type attack struct {
 	mu       sync.Mutex
 	struck   map[string]int // faults, by name
 	troubles []string       // what the driver itself could not do
+	strikes  []strike       // those of which the recovery is measured
 }
 
 const (
@@ -37,6 +39,10 @@ const (
 	// drainTime is what they may take to be through with everything, once all is well again.
 	drainTime = 3 * time.Minute
 	auditTime = 2 * time.Minute
+	// calmTime is before the first fault: what a member needs then is what it may need.
+	calmTime = 4 * time.Second
+	// letGoTime is what members may take to close what they need no more.
+	letGoTime = 20 * time.Second
 )
 
 // run attacks, mends, waits until the members are through, stops them, and counts.
@@ -50,32 +56,13 @@ func (a *attack) run(ctx context.Context) (report, error) {
 	defer func() { _ = s.Close(ctx) }()
 	slog.Info("attack", "scenario", a.scenario.name, "seed", a.seed, "logs", s.Dir)
 	r := report{Seed: a.seed, Scenario: a.scenario.name}
-	watch := startWatch(ctx, s)
-	defer watch.stop()
-	if r.Clients, err = a.rage(ctx, s, watch); err != nil {
+	if err := a.assault(ctx, s, &r); err != nil {
 		return report{}, err
 	}
-	through := a.drain(ctx, s)
-	r.Peak = sizes(ctx, s)
-	stopped := s.Members.Scale(0)
-	ctx, cancel := context.WithTimeout(ctx, auditTime)
-	defer cancel()
-	if r.Count, err = audit.Run(ctx, s.Ledger()); err != nil {
+	if err := a.count(ctx, s, &r); err != nil {
 		return report{}, err
 	}
-	leaks, err := audit.Logs(s.Dir, s.Secrets())
-	if err != nil {
-		return report{}, err
-	}
-	for _, err := range []error{through, stopped} {
-		if err != nil {
-			r.Violations = append(r.Violations, err.Error())
-		}
-	}
-	r.Violations = append(append(r.Violations, leaks...), r.Peak.excess()...)
-	r.Violations = append(r.Violations, idle(r.Clients)...)
-	r.Seconds, r.Faults, r.Troubles, r.Ends = int(time.Since(begin).Seconds()), a.struck, a.troubles, s.Members.Ends()
-	r.LongestStall = watch.longest()
+	r.Seconds = int(time.Since(begin).Seconds())
 	if len(r.Violations) > 0 || a.keep {
 		r.Logs = s.Dir
 		return r, r.shorten()
@@ -83,8 +70,50 @@ func (a *attack) run(ctx context.Context) (report, error) {
 	return r, os.RemoveAll(s.Dir)
 }
 
+// assault attacks until the members are through, and stops them.
+func (a *attack) assault(ctx context.Context, s *lab.Site, r *report) (err error) {
+	watch := startWatch(ctx, s)
+	defer func() { s.Waited, r.Redelivered = watch.stop() }()
+	if r.Clients, err = a.rage(ctx, s, watch, r); err != nil {
+		return err
+	}
+	end := time.Now()
+	through := drain(ctx, s)
+	r.Size = settled(ctx, s, r.Before, letGoTime)
+	r.Violations = append(r.Violations, r.Size.excess(r.Before)...)
+	for _, slot := range s.Members.Running() {
+		r.Violations = append(r.Violations, s.Secrets().Seen("the page of metrics", readText(ctx, slot.Metrics()))...)
+	}
+	for _, err := range []error{through, s.Members.Scale(0)} {
+		if err != nil {
+			r.Violations = append(r.Violations, err.Error())
+		}
+	}
+	var err2 error
+	r.Recovery, err = recoveries(ctx, s, a.strikes, end)
+	r.LongestStall, err2 = longestStall(ctx, s, end)
+	return errors.Join(err, err2)
+}
+
+// count audits what the members have left.
+func (a *attack) count(ctx context.Context, s *lab.Site, r *report) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, auditTime)
+	defer cancel()
+	found := slices.Concat(r.Violations, idle(r.Clients))
+	if r.Count, err = audit.Run(ctx, s.Ledger()); err != nil {
+		return err
+	}
+	leaks, err := audit.Logs(s.Dir, s.Secrets())
+	if err != nil {
+		return err
+	}
+	r.Violations = slices.Concat([]string{}, r.Violations, found, leaks)
+	r.Faults, r.Troubles, r.Ends = a.struck, a.troubles, s.Members.Ends()
+	return nil
+}
+
 // rage is the load, the members and the faults, until it has lasted long enough.
-func (a *attack) rage(ctx context.Context, s *lab.Site, watch *watch) (written map[string]load.Written, err error) {
+func (a *attack) rage(ctx context.Context, s *lab.Site, watch *watch, r *report) (written map[string]load.Written, err error) {
 	l := load.Start(ctx, load.Config{
 		Brokers: s.Kafka.Brokers(), Seed: a.seed, Topics: member.Loaded(s.Prefix), Clients: s.Clients, Rate: a.rate,
 		Killers: a.scenario.killers, Dir: s.Dir,
@@ -96,6 +125,7 @@ func (a *attack) rage(ctx context.Context, s *lab.Site, watch *watch) (written m
 	if err := watch.first(ctx, startTime); err != nil {
 		return nil, err
 	}
+	r.Before = largest(ctx, s, calmTime)
 	ending, cancel := context.WithTimeout(ctx, a.lasts)
 	defer cancel()
 	var lanes sync.WaitGroup
@@ -116,13 +146,26 @@ func (a *attack) lane(ctx context.Context, s *lab.Site, lane []faults.Fault, rng
 		own := rand.New(rand.NewPCG(rng.Uint64(), rng.Uint64())) // what follows does not depend on how much it draws
 		pause := time.Duration(rng.Int64N(int64(rest)))
 		began := time.Now()
+		kills := s.Members.Ends()[killedEnd]
 		err := f.Strike(ctx, s, own)
+		if f.Name != "consumer-kill" || s.Members.Ends()[killedEnd] > kills { // the slot may have been empty
+			a.begin(f.Name, began)
+		}
 		slog.Info("fault", "name", f.Name, "lasted", time.Since(began).Round(time.Millisecond), "err", err)
 		a.note(f.Name, err)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 		}
+	}
+}
+
+// begin notes a SIGKILL.
+func (a *attack) begin(name string, at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if slices.Contains(killings, name) {
+		a.strikes = append(a.strikes, strike{name, at})
 	}
 }
 
@@ -136,7 +179,7 @@ func (a *attack) note(name string, err error) {
 }
 
 // drain waits, with two members and nothing broken, until everything is committed and nothing waits in the outbox.
-func (a *attack) drain(ctx context.Context, s *lab.Site) error {
+func drain(ctx context.Context, s *lab.Site) error {
 	if err := s.Members.Scale(2); err != nil {
 		return err
 	}

@@ -24,7 +24,14 @@ type report struct {
 	Ends map[string]int `json:"ends"`
 	// LongestStall is how many seconds there was no new effect, of the attack.
 	LongestStall float64 `json:"longest_stall"`
-	Peak         size    `json:"size"`
+	// Recovery is after which SIGKILL, by the fault's name.
+	Recovery map[string]recovery `json:"recovery,omitempty"`
+	// Redelivered are records that came again although they had their effect, as far as processes lived to tell. The
+	// offset store's are not counted.
+	Redelivered int `json:"redelivered"`
+	// Before is what the largest member had before the first fault, Size when everything was done.
+	Before size `json:"before"`
+	Size   size `json:"size"`
 	// Troubles are what the driver could not do. They are no violation.
 	Troubles []string `json:"troubles,omitempty"`
 	// Further is how many violations there are beyond those of the line; all are in violations.txt beside the logs.
@@ -54,29 +61,6 @@ func idle(clients map[string]load.Written) (found []string) {
 		if w.Records == 0 || w.Aborted == 0 {
 			found = append(found, fmt.Sprintf("client %s wrote %d records and %d that were aborted", name, w.Records, w.Aborted))
 		}
-	}
-	return found
-}
-
-// size is the largest of any member's process, when everything is done.
-type size struct {
-	Goroutines int `json:"goroutines"`
-	Files      int `json:"files"`
-	MiB        int `json:"mib"`
-}
-
-// What an idle member may have at most. One of the same routes that has never met a fault has half of it.
-const (
-	mostGoroutines = 600
-	mostFiles      = 200
-)
-
-func (s size) excess() (found []string) {
-	if s.Goroutines > mostGoroutines {
-		found = append(found, fmt.Sprintf("an idle member has %d goroutines", s.Goroutines))
-	}
-	if s.Files > mostFiles {
-		found = append(found, fmt.Sprintf("an idle member has %d open files", s.Files))
 	}
 	return found
 }

@@ -1,63 +1,91 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"net/http"
-	"strconv"
-	"strings"
+	"fmt"
 	"sync"
 	"time"
 
+	"github.com/headrace/headrace/test/attack/audit"
 	"github.com/headrace/headrace/test/attack/lab"
 )
 
-// watch looks at how many effects there are, all the time.
+// watch looks all the time at what is gone when a run is over: what is parked, and what processes have counted that end.
 type watch struct {
+	site   *lab.Site
 	cancel context.CancelFunc
 	done   chan struct{}
 	began  chan struct{} // closed when there is a first effect
 
-	mu    sync.Mutex
-	stall time.Duration
+	mu     sync.Mutex
+	parked map[string]audit.Parked
+	again  map[string]float64 // a process's count of records that it met again, by where its metrics are
 }
 
 func startWatch(ctx context.Context, s *lab.Site) *watch {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &watch{cancel: cancel, done: make(chan struct{}), began: make(chan struct{})}
-	go w.run(ctx, s)
+	w := &watch{
+		site: s, cancel: cancel, done: make(chan struct{}), began: make(chan struct{}),
+		parked: map[string]audit.Parked{}, again: map[string]float64{},
+	}
+	go w.run(ctx)
 	return w
 }
 
-func (w *watch) run(ctx context.Context, s *lab.Site) {
+func (w *watch) run(ctx context.Context) {
 	defer close(w.done)
-	tick := time.NewTicker(250 * time.Millisecond)
+	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	last, since := int64(0), time.Now()
-	for {
+	for begun := false; ; {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-		n, err := effects(ctx, s)
-		if err != nil || n == last {
-			continue // the server may be away
-		}
-		if last == 0 {
+		there, err := w.look(ctx)
+		if err == nil && there && !begun { // the server may be away
+			begun = true
 			close(w.began)
-		} else {
-			w.note(time.Since(since))
 		}
-		last, since = n, time.Now()
+		w.count(ctx)
 	}
 }
 
-func (w *watch) note(d time.Duration) {
+// look says whether there is an effect.
+func (w *watch) look(ctx context.Context) (there bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	conn, err := w.site.Connect(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	parked, err := audit.ReadParked(ctx, conn, w.site.Group)
+	if err != nil {
+		return false, err
+	}
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.stall = max(w.stall, d)
+	for _, p := range parked {
+		w.parked[fmt.Sprint(p.Route, p.Partition, p.Offset)] = p
+	}
+	w.mu.Unlock()
+	err = conn.QueryRow(ctx, `select exists (select from effects)`).Scan(&there)
+	return there, err
+}
+
+// count asks each process how many records it was given of which it found that they had their effect.
+func (w *watch) count(ctx context.Context) {
+	for _, slot := range w.site.Members.Running() {
+		addr := slot.Metrics()
+		if addr == "" {
+			continue
+		}
+		page := read(ctx, addr)
+		w.mu.Lock()
+		w.again[addr] = max(w.again[addr], page.sum("headrace_inbox_answers_total", `answer="own"`))
+		w.mu.Unlock()
+	}
 }
 
 // first waits for the first effect.
@@ -72,61 +100,25 @@ func (w *watch) first(ctx context.Context, most time.Duration) error {
 	}
 }
 
-// longest is the longest time without a new effect, in seconds.
-func (w *watch) longest() float64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.stall.Round(100 * time.Millisecond).Seconds()
-}
-
-func (w *watch) stop() {
+// stop ends it, and gives what it has seen.
+func (w *watch) stop() (parked []audit.Parked, again int) {
 	w.cancel()
 	<-w.done
+	for _, p := range w.parked {
+		parked = append(parked, p)
+	}
+	for _, n := range w.again {
+		again += int(n)
+	}
+	return parked, again
 }
 
-func effects(ctx context.Context, s *lab.Site) (n int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
+// ask asks the run's database, past the proxies, one question, whose answer is one row.
+func ask(ctx context.Context, s *lab.Site, sql string, args []any, into ...any) error {
 	conn, err := s.Connect(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	defer func() { _ = conn.Close(ctx) }()
-	err = conn.QueryRow(ctx, `select coalesce(max(seq), 0) from (select seq from effects order by seq desc limit 1) e`).Scan(&n)
-	return n, err
-}
-
-// sizes are those of the members that are up.
-func sizes(ctx context.Context, s *lab.Site) (most size) {
-	for _, slot := range s.Members.Running() {
-		page := map[string]float64{}
-		if addr := slot.Metrics(); addr != "" {
-			page = read(ctx, "http://"+addr+"/metrics")
-		}
-		most.Goroutines = max(most.Goroutines, int(page["go_goroutines"]))
-		most.Files = max(most.Files, int(page["process_open_fds"]))
-		most.MiB = max(most.MiB, int(page["process_resident_memory_bytes"])>>20)
-	}
-	return most
-}
-
-// read gives the series without labels of a page of metrics, none of one that cannot be read.
-func read(ctx context.Context, url string) map[string]float64 {
-	page := map[string]float64{}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return page
-	}
-	answer, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return page
-	}
-	defer func() { _ = answer.Body.Close() }()
-	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
-		name, value, _ := strings.Cut(lines.Text(), " ")
-		if n, err := strconv.ParseFloat(value, 64); err == nil {
-			page[name] = n
-		}
-	}
-	return page
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	return conn.QueryRow(ctx, sql, args...).Scan(into...)
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/headrace/headrace/internal/kafkatest"
 	"github.com/headrace/headrace/internal/pgtest"
 	"github.com/headrace/headrace/migrations"
+	"github.com/headrace/headrace/parking"
+	"github.com/headrace/headrace/record"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
@@ -34,6 +36,7 @@ type world struct {
 	ledger  Ledger
 	events  string
 	dead    *kgo.Record
+	dealt   []*kgo.Record
 }
 
 const (
@@ -57,7 +60,7 @@ func newWorld(t *testing.T) *world {
 	w.topicID = uuid.UUID(details[topic].ID)
 	w.ledger = Ledger{
 		Brokers: w.brokers, DSN: dsn, Group: "g",
-		Routes: []Route{{Name: "post", Topic: topic, Publishes: w.events}},
+		Routes: []Route{{Name: "post", Topic: topic, Publishes: w.events}}, Secrets: Secrets{"payload": "s3cr"},
 	}
 	w.exec(`insert into headrace.consumers (consumer_group, route) values ('g', 'post')`)
 	w.deal()
@@ -83,7 +86,7 @@ func (w *world) deal() {
 		rs = append(rs, w.record(fate, id))
 	}
 	w.produce(rs...)
-	w.dead = rs[deadAt]
+	w.dead, w.dealt = rs[deadAt], rs
 	told := []*kgo.Record{w.letterOf(w.dead)}
 	for i, r := range rs {
 		switch id := fmt.Sprintf("id-%d", i); i {
@@ -138,9 +141,20 @@ func (w *world) row(id string, state int, offset int64) {
 		select id, $1, $2, 0, $3 from headrace.consumers`, keyOf(id), state, hash)
 }
 
-func (w *world) park(id string, offset int64) {
+func (w *world) park(r *kgo.Record) {
 	w.exec(`insert into headrace.parked_records (consumer_id, key_id, topic_id, part, off, message_id, envelope)
-		select id, 1, $1, 0, $2, $3, '' from headrace.consumers`, w.topicID, offset, keyOf(id))
+		select id, 1, $1, 0, $2, $3, $4 from headrace.consumers`, w.topicID, r.Offset, keyOf(text(r, "ce_id")), w.envelope(r))
+}
+
+// envelope is the engine's, so that the auditor's idea of it is tested too.
+func (w *world) envelope(r *kgo.Record) []byte {
+	parked := &record.Record{
+		Topic: r.Topic, TopicID: w.topicID, Partition: r.Partition, Offset: r.Offset, Timestamp: r.Timestamp, Key: r.Key, Value: r.Value,
+	}
+	for _, h := range r.Headers {
+		parked.Headers = append(parked.Headers, record.Header{Key: h.Key, Value: h.Value})
+	}
+	return parking.Encode(parked)
 }
 
 func (w *world) effect(id string, offset int64) {
@@ -185,7 +199,7 @@ func TestARecordThatIsParkedIsNeitherLostNorDone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.further(Effect, "id-y")
-	w.park("id-y", r.Offset)
+	w.park(r)
 	w.commit(r.Offset + 1)
 	got, err := Run(t.Context(), w.ledger)
 	require.NoError(t, err)
@@ -238,7 +252,33 @@ func TestWhatIsWrongIsFound(t *testing.T) {
 			w.exec(`update headrace.inbox set state = 2 where message_id = $1`, keyOf("id-2"))
 		}, "0/2 is LOST"},
 		"EventOfNoEffect":       {func(w *world) { w.produce(w.event(55)) }, `event "event-0-55" at 0/7 is of no effect`},
-		"EffectOfAParkedRecord": {func(w *world) { w.park("id-2", 2) }, "0/2 is parked, and has 1 effects and 0 dead letters"},
+		"EffectOfAParkedRecord": {func(w *world) { w.park(w.dealt[2]) }, "0/2 is parked, and has 1 effects and 0 dead letters"},
+		"ParkedWithAnotherKey": {func(w *world) {
+			r := w.further(Effect, "id-y")
+			r.Key = []byte{}
+			w.park(r)
+			w.commit(r.Offset + 1)
+		}, "0/10 was parked with another key"},
+		"ParkedOnceWithAnotherValue": {func(w *world) {
+			r := *w.dealt[2]
+			r.Value = nil
+			w.ledger.Waited = append(w.ledger.Waited, Parked{"post", 0, 2, w.envelope(&r)})
+		}, "0/2 was parked with another value"},
+		"ParkedOnceWithoutAHeader": {func(w *world) {
+			r := *w.dealt[2]
+			r.Headers = r.Headers[:1]
+			w.ledger.Waited = append(w.ledger.Waited, Parked{"post", 0, 2, w.envelope(&r)})
+		}, "0/2 was parked with another headers"},
+		"EnvelopeOfNothing": {func(w *world) {
+			w.ledger.Waited = append(w.ledger.Waited, Parked{"post", 0, 2, w.envelope(w.dealt[2])[:40]})
+		}, "the envelope of 0/2, which was parked: it cannot be read"},
+		"PayloadInALettersError": {func(w *world) {
+			l := w.letterOf(w.dead)
+			mark := l.Headers[len(l.Headers)-1]
+			mark.Value = []byte(strconv.Itoa(len(l.Headers) - 2))
+			l.Headers = append(l.Headers[:len(l.Headers)-1], kgo.RecordHeader{Key: "headrace-error", Value: []byte("cannot read 73336372")}, mark)
+			w.produce(l)
+		}, "the headrace-error of a letter of 0/3 has a payload"},
 		"EventsOutOfOrder": {func(w *world) {
 			w.worked(w.further(Effect, "id-y"))
 			w.worked(w.further(Effect, "id-z"))

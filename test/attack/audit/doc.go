@@ -10,15 +10,18 @@
 //	a letter that is not its record's copy    an outcome other than the producer's fate header says
 //	books that do not balance                 events of the outbox that nobody wrote, or that are missing
 //	offsets that are not committed to the end transactions that are open in Kafka or in Postgres
+//	a parked record that is not its source's  a secret in a letter's envelope
+//	copy, whenever it was seen
 //
-// The handlers write their effects to the tables of [Schema].
+// [Logs] looks at what the processes have said. The handlers write their effects to the tables of [Schema].
 package audit
 
-// Schema is where handlers write: a row an effect, and what it adds to an account. It forbids nothing: what is there twice
+// Schema is where handlers write: a row an effect, with the record's timestamp and when it was written, and what it adds
+// to an account. It forbids nothing: what is there twice
 // must be seen, not prevented.
 const Schema = `
 create table effects (seq bigint generated always as identity, route text, topic text, part int, off bigint, id bytea,
-	key bytea, account int, amount bigint);
+	key bytea, account int, amount bigint, made timestamptz, at timestamptz default clock_timestamp());
 create index on effects (seq);
 create table balances (route text, account int, amount bigint, primary key (route, account));`
 
@@ -45,6 +48,10 @@ type Ledger struct {
 	Routes  []Route
 	// Earlier are letters of topics that were deleted during the run, with the dead letter topic's name as Topic.
 	Earlier []Letter
+	// Waited are records that were parked at some time during the run.
+	Waited []Parked
+	// Secrets are looked for in the envelopes of letters.
+	Secrets Secrets
 }
 
 // Route is one of the group.

@@ -12,7 +12,7 @@ import (
 var crashes = []string{"panic: ", "fatal error: ", "WARNING: DATA RACE"}
 
 // Logs finds what must not be in the logs of a directory: secrets, under their names, and crashes of the runtime.
-func Logs(dir string, secrets map[string]string) (found []string, err error) {
+func Logs(dir string, secrets Secrets) (found []string, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.log"))
 	if err != nil {
 		return nil, err
@@ -27,7 +27,7 @@ func Logs(dir string, secrets map[string]string) (found []string, err error) {
 	return found, nil
 }
 
-func scan(file string, secrets map[string]string) (found []string, err error) {
+func scan(file string, secrets Secrets) (found []string, err error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
@@ -36,11 +36,7 @@ func scan(file string, secrets map[string]string) (found []string, err error) {
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 16<<20)
 	for n := 1; lines.Scan(); n++ {
-		for name, secret := range secrets {
-			if bytes.Contains(lines.Bytes(), []byte(secret)) {
-				found = append(found, fmt.Sprintf("%s:%d has a %s", filepath.Base(file), n, name))
-			}
-		}
+		found = append(found, secrets.Seen(fmt.Sprintf("%s:%d", filepath.Base(file), n), lines.Text())...)
 		for _, crash := range crashes {
 			if bytes.HasPrefix(lines.Bytes(), []byte(crash)) {
 				found = append(found, fmt.Sprintf("%s:%d: %s", filepath.Base(file), n, lines.Text()))

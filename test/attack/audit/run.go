@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -95,9 +96,10 @@ func (a *auditor) route(ctx context.Context, route Route) error {
 	b.effects, err = readEffects(ctx, a.conn, route.Name, route.Topic)
 	b.rows, err2 = readInbox(ctx, a.conn, a.Group, route.Name)
 	b.parked, err5 = readParked(ctx, a.conn, a.Group, route.Name)
+	waiting, err6 := ReadParked(ctx, a.conn, a.Group)
 	replayed, err3 := readEffects(ctx, a.conn, route.Name, a.replayTopic(route.Topic))
 	unbalanced, err4 := balances(ctx, a.conn, route.Name)
-	if err := errors.Join(err, err2, err3, err4, err5); err != nil {
+	if err := errors.Join(err, err2, err3, err4, err5, err6); err != nil {
 		return err
 	}
 	for _, r := range b.topic.records {
@@ -109,6 +111,7 @@ func (a *auditor) route(ctx context.Context, route Route) error {
 	b.strangers()
 	b.onceEach()
 	b.inOrder()
+	b.parkedCopies(slices.Concat(a.Waited, waiting))
 	if route.Publishes != "" {
 		b.events(a.topics[route.Publishes].records)
 	}
@@ -147,6 +150,11 @@ func (a *auditor) letters(route Route) map[place][]letter {
 			a.complain("%s %s is no letter of a route of this group", name, placeOf(r))
 		case l.fields["headrace-route"] == route.Name:
 			found[l.at] = append(found[l.at], l)
+			for field, text := range l.fields {
+				if field != "headrace-id" {
+					a.count.Violations = append(a.count.Violations, a.Secrets.Seen("the "+field+" of a letter of "+l.at.String(), text)...)
+				}
+			}
 		}
 	}
 	return found

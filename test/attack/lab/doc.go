@@ -13,6 +13,8 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/headrace/headrace/internal/embedded"
 	"github.com/headrace/headrace/internal/kafkatest"
 	"github.com/headrace/headrace/internal/pgtest"
@@ -59,6 +61,9 @@ func (l *Lab) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := l.role(ctx); err != nil {
+		return err
+	}
 	if l.SQL, err = pgtest.OpenProxy(l.Postgres.DSN()); err != nil {
 		return err
 	}
@@ -74,6 +79,21 @@ func (l *Lab) open(ctx context.Context) (err error) {
 		return err
 	}
 	return l.clients(ctx)
+}
+
+// Role is the members' in the database. Nobody else has it, nor its password, which must not be seen anywhere.
+const (
+	Role     = "attack_member"
+	password = "s3cr3t-p4ssw0rd"
+)
+
+func (l *Lab) role(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, l.Postgres.DSN())
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, "create role "+Role+" superuser login password '"+password+"'")
+	return errors.Join(err, conn.Close(ctx))
 }
 
 // clients leaves librdkafka out where it cannot be built, but not where everything is required.

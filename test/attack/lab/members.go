@@ -23,6 +23,15 @@ func newMembers(dir string, cfg member.Config) *Members {
 	return ms
 }
 
+// Configure changes how members are started from now on.
+func (ms *Members) Configure(change func(*member.Config)) {
+	for _, s := range ms.Slots {
+		s.mu.Lock()
+		change(&s.cfg)
+		s.mu.Unlock()
+	}
+}
+
 // Scale starts or ends members so that n are left. Those that end are asked to.
 func (ms *Members) Scale(n int) error {
 	var wg sync.WaitGroup

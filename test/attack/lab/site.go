@@ -15,6 +15,7 @@ import (
 
 	"github.com/headrace/headrace/migrations"
 	"github.com/headrace/headrace/test/attack/audit"
+	"github.com/headrace/headrace/test/attack/load"
 	"github.com/headrace/headrace/test/attack/member"
 )
 
@@ -31,6 +32,8 @@ type Site struct {
 	Admin *kadm.Client
 	// Earlier are letters that stood in dead letter topics which a fault has deleted.
 	Earlier []audit.Letter
+	// Waited are records that were seen parked.
+	Waited []audit.Parked
 
 	client *kgo.Client
 }
@@ -54,8 +57,9 @@ func (l *Lab) Site(ctx context.Context, name string) (*Site, error) {
 }
 
 func (s *Site) topics(ctx context.Context) error {
+	forEver := "-1" // else records of 1970 are gone before the audit
 	for name, partitions := range member.Topics(s.Prefix) {
-		if _, err := s.Admin.CreateTopic(ctx, partitions, -1, nil, name); err != nil {
+		if _, err := s.Admin.CreateTopic(ctx, partitions, -1, map[string]*string{"retention.ms": &forEver}, name); err != nil {
 			return fmt.Errorf("topic %s: %w", name, err)
 		}
 	}
@@ -93,7 +97,7 @@ func (s *Site) member() member.Config {
 	if err != nil {
 		panic(err) // the proxy has made it
 	}
-	u.Host, u.Path = s.Database.Addr(), "/"+s.Group
+	u.Host, u.Path, u.User = s.Database.Addr(), "/"+s.Group, url.UserPassword(Role, password)
 	cfg.DSN = u.String()
 	return cfg
 }
@@ -122,17 +126,13 @@ func (s *Site) Exec(ctx context.Context, sql string, args ...any) error {
 func (s *Site) Ledger() audit.Ledger {
 	return audit.Ledger{
 		Brokers: s.Kafka.Brokers(), DSN: s.DSN, Group: s.Group, Routes: member.Audited(s.Prefix), Earlier: s.Earlier,
+		Waited: s.Waited, Secrets: s.Secrets(),
 	}
 }
 
-// Secrets are what no log may have, by their names.
-func (s *Site) Secrets() map[string]string {
-	u, err := url.Parse(s.DSN)
-	if err != nil {
-		panic(err) // the server has made it
-	}
-	password, _ := u.User.Password()
-	return map[string]string{"password": ":" + password + "@"}
+// Secrets are what no log, no metric and no letter's envelope may have.
+func (s *Site) Secrets() audit.Secrets {
+	return audit.Secrets{"password": password, "payload": load.Secret, "key": load.SecretKey}
 }
 
 // Close deletes the run's topics, also when ctx has ended, and leaves its logs.

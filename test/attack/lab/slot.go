@@ -180,6 +180,14 @@ func (s *Slot) take() *process {
 	return p
 }
 
+// PID is the process of now, 0 for none.
+func (s *Slot) PID() int {
+	if p := s.now(); p != nil {
+		return p.cmd.Process.Pid
+	}
+	return 0
+}
+
 // Metrics is where those of the process of now are, "" for nowhere.
 func (s *Slot) Metrics() string {
 	p := s.now()

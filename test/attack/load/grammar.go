@@ -18,12 +18,15 @@ type grammar struct {
 	rng     *rand.Rand
 	topic   string
 	killers bool
+	tame    bool
 	earlier []*kgo.Record // some of those that have an id, to be sent again
 }
 
 // next makes some records that are sent together: one as a rule.
 func (g *grammar) next() []*kgo.Record {
 	switch n := g.rng.IntN(1000); {
+	case g.tame:
+		return []*kgo.Record{g.ordinary()}
 	case n < 30:
 		return g.again()
 	case n < 35:
@@ -42,6 +45,22 @@ func (g *grammar) next() []*kgo.Record {
 		g.earlier = append(g.earlier, r)
 	}
 	return []*kgo.Record{r}
+}
+
+// ordinary is an order of which one in a thousand is dead, one is parked, and some are tried twice.
+func (g *grammar) ordinary() *kgo.Record {
+	do, n, fate := "", 0, audit.Effect
+	switch draw := g.rng.IntN(1000); {
+	case draw < 1:
+		do, fate = Fail, audit.Dead
+	case draw < 2:
+		do, n = Later, 1000
+	case draw < 5:
+		do, n = Flaky, 1
+	}
+	r := g.order(do, n, fate)
+	r.Timestamp = time.Time{} // of now
+	return r
 }
 
 // odd is an order with a fate.
@@ -164,7 +183,7 @@ func (g *grammar) conflict() []*kgo.Record {
 // garbage cannot be decoded.
 func (g *grammar) garbage() *kgo.Record {
 	r := g.order("", 0, audit.Dead)
-	r.Value = [][]byte{nil, {}, []byte("{"), []byte(`{"account":"x"}`), {0xff, 0xfe, 0}}[g.rng.IntN(5)]
+	r.Value = [][]byte{nil, {}, []byte("{"), fmt.Appendf(nil, `{"account":%q}`, Secret), fmt.Appendf(nil, `{"mark":%q`, Secret), {0xff, 0xfe, 0}}[g.rng.IntN(6)]
 	return r
 }
 

@@ -23,6 +23,8 @@ type Config struct {
 	Rate int
 	// Killers adds records that end the process, or never end.
 	Killers bool
+	// Tame leaves out whatever is odd: nearly all records simply have their effect.
+	Tame bool
 	// Dir is for what clients complain about.
 	Dir string
 }
@@ -90,7 +92,7 @@ func (cfg Config) own() (all []*producer) {
 			}
 			all = append(all, &producer{
 				client: franzName, endings: endings, rng: cfg.rng(n + 1000),
-				grammars: []*grammar{{rng: cfg.rng(n), topic: topic, killers: cfg.Killers && j == 0}},
+				grammars: []*grammar{{rng: cfg.rng(n), topic: topic, killers: cfg.Killers && j == 0, tame: cfg.Tame}},
 				dial:     func() (sender, error) { return dialFranz(cfg.Brokers, cfg.codec(n), id) },
 			})
 		}
@@ -104,7 +106,7 @@ func (cfg Config) others() (all []*producer) {
 		n := uint64(100 * (i + 1))
 		p := &producer{client: c.Name, endings: []ending{plain, plain, commit, abort}, rng: cfg.rng(n + 1000)}
 		for j, topic := range cfg.Topics {
-			p.grammars = append(p.grammars, &grammar{rng: cfg.rng(n + uint64(j)), topic: topic})
+			p.grammars = append(p.grammars, &grammar{rng: cfg.rng(n + uint64(j)), topic: topic, tame: cfg.Tame})
 		}
 		id, of := fmt.Sprintf("%s-%s", cfg.Topics[0], c.Name), [2]codec{cfg.codec(uint64(i)), cfg.codec(uint64(i + 2))}
 		p.dial = func() (sender, error) { return c.dial(cfg.Brokers, id, cfg.Dir, of) }

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	effectSQL = `insert into effects (route, topic, part, off, id, key, account, amount) values ($1, $2, $3, $4, $5, $6, $7, $8)`
+	effectSQL = `insert into effects (route, topic, part, off, id, key, account, amount, made) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`
 	postSQL   = `insert into balances as b (route, account, amount) values ($1, $2, $3)
 		on conflict (route, account) do update set amount = b.amount + excluded.amount`
 	lockSQL   = `select from balances where route = $1 and account = any($2) for update`
@@ -24,7 +24,7 @@ const (
 var errForGood = errors.New("no such account")
 
 func effectOf(route string, e consumer.Event[load.Order]) []any {
-	return []any{route, e.Topic, e.Partition, e.Offset, []byte(e.ID), e.Key, e.Data.Account, e.Data.Amount}
+	return []any{route, e.Topic, e.Partition, e.Offset, []byte(e.ID), e.Key, e.Data.Account, e.Data.Amount, e.Timestamp}
 }
 
 // execute writes the effect, and then does what the record says.

@@ -37,6 +37,8 @@ type Config struct {
 	// Prefix begins the names of the run's topics.
 	Prefix string
 	Eager  bool
+	// InboxRetention is how long the inbox remembers, 0 for the default.
+	InboxRetention time.Duration
 }
 
 // Main runs a member until SIGTERM, or until its input ends, as it does with whoever started it. The first line that it
@@ -65,7 +67,7 @@ func serve(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer pool.Close()
-	c, err := consumer.New(cfg.consumer(pool), routes(cfg.Prefix)...)
+	c, err := consumer.New(cfg.consumer(pool), routes(cfg)...)
 	if err != nil {
 		return err
 	}
@@ -100,6 +102,7 @@ func (cfg Config) consumer(pool *pgxpool.Pool) consumer.Config {
 		DrainGrace: 3 * time.Second, HardGrace: 2 * time.Second, CommitReserve: 2 * time.Second,
 		RebalanceTimeout: 20 * time.Second, MaxPollInterval: time.Minute, DeadLetterTimeout: 5 * time.Second,
 		Outbox: &outbox.Config{Timeout: 5 * time.Second, Lease: 3 * time.Second}, Registry: registry,
+		InboxRetention: cfg.InboxRetention,
 	}
 	if cfg.Eager {
 		c.Balancer = kafka.Eager

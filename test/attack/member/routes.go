@@ -43,7 +43,8 @@ func Audited(prefix string) []audit.Route {
 	}
 }
 
-func routes(prefix string) []consumer.AnyRoute {
+func routes(cfg Config) []consumer.AnyRoute {
+	prefix := cfg.Prefix
 	orders, offsets := prefix+"orders", prefix+"offsets"
 	return []consumer.AnyRoute{
 		apply("apply", orders, options(dedup.ByID), nil),
@@ -54,7 +55,7 @@ func routes(prefix string) []consumer.AnyRoute {
 		batch("batch", orders, options(dedup.ByID)),
 		apply("offset-apply", offsets, options(dedup.ByOffset), nil),
 		batch("offset-batch", offsets, options(dedup.ByOffset)),
-		parking(prefix + "source"),
+		parking(prefix+"source", cfg.InboxRetention),
 		apply("publish", prefix+"source", options(dedup.ByID), func(tx pgx.Tx, e consumer.Event[load.Order]) error {
 			return publish(tx, prefix+"events", e)
 		}),
@@ -91,10 +92,11 @@ func batch(name, topic string, o consumer.Options) consumer.AnyRoute {
 	}
 }
 
-// parking is a route whose records may wait in the database, and come back soon.
-func parking(topic string) consumer.AnyRoute {
+// parking is a route whose records may wait in the database, and come back soon: no longer than the inbox remembers, 0 is
+// the default.
+func parking(topic string, remembers time.Duration) consumer.AnyRoute {
 	o := options(dedup.ByID)
-	o.Park = &park.Policy{Base: time.Second, Cap: 2 * time.Second, Lease: 5 * time.Second}
+	o.Park = &park.Policy{Base: time.Second, Cap: 2 * time.Second, Lease: 5 * time.Second, MaxAge: remembers}
 	return apply("park", topic, o, func(_ pgx.Tx, e consumer.Event[load.Order]) error {
 		age := time.Since(e.Timestamp) // negative of some, which are of tomorrow
 		if e.Data.Do == load.Later && age >= 0 && age < time.Duration(e.Data.N)*time.Millisecond {
