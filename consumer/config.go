@@ -34,7 +34,7 @@ type Config struct {
 	//
 	// Defaults to nil: no TLS.
 	TLS *tls.Config
-	// SASL authenticates every connection to a broker.
+	// SASL authenticates every connection to a broker. kafka.Security makes both of files and environment variables.
 	//
 	// Defaults to nil: no authentication.
 	SASL sasl.Mechanism
@@ -168,6 +168,14 @@ type Config struct {
 	//
 	// Defaults to none.
 	Hooks *record.Hooks
+	// RedactError gives the text of an error where it is kept or shown: in dead letters, the inbox's dead rows, what is
+	// parked, reports and the log. Whatever it says, what looks like a secret, what follows a URL's "?", values that
+	// decoders and databases quote, and the record's own key, id, header values and value are replaced in it, and at most
+	// 4 KiB are kept. It must be quick, safe for concurrent use, and say the same of the same error; of one that it panics
+	// of only the type is told.
+	//
+	// Defaults to nil: the text is err.Error(), which is what a handler wrote.
+	RedactError func(err error) string
 	// Tracer makes a span a record and one an attempt.
 	//
 	// Defaults to nil: no spans.

@@ -52,7 +52,7 @@ func New(cfg Config, routes ...AnyRoute) (*Consumer, error) {
 		}})
 	}
 	c.log = newEventLog(cfg.Logger)
-	c.hooks = joined(c.metrics.hooks(), c.log.hooks(), c.wakes(), guarded(*cfg.Hooks, cfg.Logger))
+	c.hooks = discreet(joined(c.metrics.hooks(), c.log.hooks(), c.wakes(), guarded(*cfg.Hooks, cfg.Logger)), cfg.RedactError)
 	if err := c.newForwarder(); err != nil {
 		return nil, err
 	}

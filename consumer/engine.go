@@ -56,7 +56,7 @@ func (c *Consumer) open(ctx context.Context) (_ *engine, err error) {
 	if e.source, err = e.transport(); err != nil {
 		return nil, err
 	}
-	if e.router, err = message.NewRouter(c.routerConfig(), newRouterLogger(c.cfg.Logger, &e.stopping)); err != nil {
+	if e.router, err = message.NewRouter(c.routerConfig(), newRouterLogger(c.cfg.Logger, &e.stopping, c.cfg.RedactError)); err != nil {
 		return nil, err
 	}
 	database, topic := c.gate(fault.Database), c.gate(fault.DeadLetterTopic)
@@ -275,7 +275,7 @@ func (c *Consumer) stack(s spec, inbox *dedup.Route, letters *dlq.Writer, shared
 		},
 		Gates:    middleware.NewGates(downstream.GateConfig{ProbeTimeout: c.probeTimeout(add(s.callTimeout(), s.options.AttemptTimeout))}, shared...),
 		NotTaken: c.replays.first,
-		Batches:  true, Hooks: c.hooks, Tracer: c.cfg.Tracer, Logger: c.cfg.Logger,
+		Batches:  true, Hooks: c.hooks, RedactError: c.cfg.RedactError, Tracer: c.cfg.Tracer, Logger: c.cfg.Logger,
 	}
 	if len(s.options.Middlewares) == 0 {
 		rt.Work = s.work

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/headrace/headrace/internal/redact"
 	"github.com/headrace/headrace/middleware"
 )
 
@@ -67,16 +68,16 @@ func (c *Consumer) Ready() error {
 // before Run.
 func (c *Consumer) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", probe(c.Live))
-	mux.HandleFunc("GET /readyz", probe(c.Ready))
+	mux.HandleFunc("GET /livez", c.probe(c.Live))
+	mux.HandleFunc("GET /readyz", c.probe(c.Ready))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(c.cfg.Registry, promhttp.HandlerOpts{}))
 	return mux
 }
 
-func probe(check func() error) http.HandlerFunc {
+func (c *Consumer) probe(check func() error) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if err := check(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			http.Error(w, redact.Of(err, c.cfg.RedactError).Error(), http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = w.Write([]byte("ok\n")) // the prober went away: nobody to tell

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/internal/redact"
 	"github.com/headrace/headrace/record"
 )
 
@@ -52,12 +53,24 @@ func fan[T any](sets []record.Hooks, pick func(record.Hooks) func(T)) func(T) {
 	}
 }
 
+// discreet gives reports errors whose texts may be shown.
+func discreet(h *record.Hooks, by func(error) string) *record.Hooks {
+	report := h.OnReport
+	h.OnReport = func(r record.Report) {
+		r.Err = redact.Of(r.Err, by)
+		report(r)
+	}
+	return h
+}
+
 // guarded are the user's hooks, whose panics end here: they run on goroutines that serve many records, and in the
 // client's callbacks. The first panic is logged; the rest would be a line a record.
 func guarded(h record.Hooks, log *slog.Logger) record.Hooks {
 	var once sync.Once
 	caught := func(p *fault.PanicError) {
-		once.Do(func() { log.Error("a hook panicked; no further one is logged", "error", p, "stack", string(p.Stack)) })
+		once.Do(func() {
+			log.Error("a hook panicked; no further one is logged", "error", redact.Of(p, nil), "stack", string(p.Stack))
+		})
 	}
 	return record.Hooks{
 		OnSettle:            guard(h.OnSettle, caught),

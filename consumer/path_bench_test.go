@@ -163,7 +163,7 @@ func newPath(b *testing.B, brokers []string, n int, o Options) *path {
 	p := &path{inbox: in}
 	p.source, err = kafka.NewSource(c.sourceConfig())
 	require.NoError(b, err)
-	p.router, err = message.NewRouter(c.routerConfig(), newRouterLogger(c.cfg.Logger, new(atomic.Bool)))
+	p.router, err = message.NewRouter(c.routerConfig(), newRouterLogger(c.cfg.Logger, new(atomic.Bool), nil))
 	require.NoError(b, err)
 	s, sub := c.specs[0], c.subscription(c.specs[0], rt, nil)
 	sub.Started = nil

@@ -3,6 +3,8 @@ package consumer
 import (
 	"fmt"
 	"strings"
+
+	"github.com/headrace/headrace/internal/redact"
 )
 
 // Problem is one reason for which a consumer cannot start.
@@ -18,7 +20,7 @@ type Problem struct {
 func (p Problem) Error() string {
 	text := p.What
 	if p.Err != nil {
-		text += ": " + p.Err.Error()
+		text += ": " + redact.Error(p.Err)
 	}
 	if p.Fix == "" {
 		return text

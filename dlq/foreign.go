@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/dedup"
+	"github.com/headrace/headrace/internal/redact"
 	"github.com/headrace/headrace/record"
 )
 
@@ -219,5 +220,5 @@ func nameText(b []byte) string {
 
 // messageText is somebody else's text as ours carry theirs.
 func messageText(b []byte, most int) string {
-	return trim(redact(strings.ToValidUTF8(string(b[:min(len(b), scanned)]), "\uFFFD")), most)
+	return trim(redact.Secrets(strings.ToValidUTF8(string(b[:min(len(b), scanned)]), "\uFFFD")), most)
 }

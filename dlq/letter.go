@@ -75,6 +75,8 @@ type Letter struct {
 	Class string
 	// Err is the last error. A *fault.PanicError in it gives the letter its stack.
 	Err error
+	// RedactError, if not nil, gives the text that the letter has of Err. What Message replaces is replaced in it too.
+	RedactError func(error) string
 	// Attempts is how many were charged in this delivery.
 	Attempts int
 	// FirstFailed and LastFailed are when charged attempts failed, zero if none did.

@@ -7,6 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/headrace/headrace/internal/redact"
 	"github.com/headrace/headrace/record"
 )
 
@@ -62,7 +63,7 @@ func escapeRune(out *strings.Builder, r rune, raw []byte) {
 // messages of our own letters. Only its first 64 KiB are looked at, and shown.
 func Preview(b []byte, limit int) string {
 	head := cut(b, scanned)
-	text := []byte(redact(string(head)))
+	text := []byte(redact.Secrets(string(head)))
 	if limit <= 0 || limit > len(text) {
 		limit = len(text)
 	}

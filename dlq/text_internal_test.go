@@ -40,6 +40,7 @@ func TestMessage(t *testing.T) {
 			`sent bearer abcdefghijkl`:                                 `sent bearer ***`,
 			`key AKIAABCDEFGHIJKLMNOP denied`:                          `key *** denied`,
 			`jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc-_ expired`:   `jwt *** expired`,
+			`Get "https://api.example.com/v1?card=4111#x": EOF`:        `Get "https://api.example.com/v1?***": EOF`,
 			`ghp_abcdefgh12345678 is revoked`:                          `*** is revoked`,
 			`duplicate key value violates unique constraint "id_pkey"`: `duplicate key value violates unique constraint "id_pkey"`,
 			`no account for order 17`:                                  `no account for order 17`,

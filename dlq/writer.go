@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/internal/redact"
 	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/record"
 )
@@ -217,10 +217,10 @@ func (w *Writer) envelope(l Letter) (Envelope, []record.Header) {
 	env.Latest, env.MessageID, env.ID = here, r.Identity.Key, identityText(r.Identity)
 	env.Group, env.Route = trim(w.group(l), maxName), trim(l.Route, maxName)
 	env.Reason, env.Class = l.Reason, trim(l.Class, maxName)
-	env.ErrorType, env.Message, env.Stack = errorType(l.Err), Message(l.Err), stackOf(l.Err)
+	env.ErrorType, env.Message, env.Stack = errorType(l.Err), MessageOf(l.Record, l.Err, l.RedactError), stackOf(l.Err)
 	env.Fingerprint = fingerprint(env.Reason, env.ErrorType, env.Message)
 	env.Attempts, env.LastFailed = l.Attempts, l.LastFailed
-	env.History = trim(redact(strings.ToValidUTF8(l.History, "\uFFFD")), maxMessage)
+	env.History = redact.Text(l.History)
 	return env, original
 }
 

@@ -25,8 +25,8 @@ type Key struct {
 	Key string
 }
 
-// String is for logs: without the key, which may be a secret.
-func (k Key) String() string { return fmt.Sprintf("%s %s of %q", k.Method, k.Route, k.Principal) }
+// String is for logs: without the key, which may be a secret, and the principal, which may be a person.
+func (k Key) String() string { return k.Method + " " + k.Route }
 
 var (
 	errNoKey   = errors.New("the header Idempotency-Key is missing")

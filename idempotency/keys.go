@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/headrace/headrace/internal/redact"
 )
 
 // Keys runs each key once. It is safe for concurrent use; any number of processes may share its table.
@@ -181,9 +183,9 @@ func (k *Keys) tell(r *http.Request, i RequestInfo) {
 	case i.Err == nil:
 	case i.Outcome == Failed && ctx.Err() != nil: // a client that left before anything began
 	case i.Outcome == Lost, i.Outcome == Unknown:
-		k.cfg.Logger.ErrorContext(ctx, "idempotency: nobody knows what became of a request", "route", i.Route, "outcome", i.Outcome, "error", i.Err)
+		k.cfg.Logger.ErrorContext(ctx, "idempotency: nobody knows what became of a request", "route", i.Route, "outcome", i.Outcome, "error", redact.Of(i.Err, nil))
 	default:
-		k.cfg.Logger.WarnContext(ctx, "idempotency: a request was not carried out", "route", i.Route, "outcome", i.Outcome, "error", i.Err)
+		k.cfg.Logger.WarnContext(ctx, "idempotency: a request was not carried out", "route", i.Route, "outcome", i.Outcome, "error", redact.Of(i.Err, nil))
 	}
 	k.cfg.Hooks.request(i)
 }

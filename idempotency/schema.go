@@ -3,6 +3,8 @@ package idempotency
 import (
 	"fmt"
 	"strings"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // Schema is the SQL that makes a table for [Config].Table, if it is not there: for services that have no other part of
@@ -18,8 +20,11 @@ func Schema(table string) string {
 	if !qualified {
 		name = table
 	}
-	return strings.NewReplacer("{table}", table, "{name}", name).Replace(schema)
+	return strings.NewReplacer("{table}", quoted(table), "{name}", name).Replace(schema)
 }
+
+// quoted is a table's name as SQL has it: one that is a word of SQL is a name then too.
+func quoted(table string) string { return pgx.Identifier(strings.Split(table, ".")).Sanitize() }
 
 // schema is migration 00004, word for word but for the names; a test compares what they make.
 const schema = `create table if not exists {table} (

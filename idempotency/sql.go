@@ -29,6 +29,7 @@ const lockSQL = "select pg_try_advisory_xact_lock($1::bigint), set_config('" + m
 const whereKey = " where route = $1::text and method = $2::text and principal = $3::text and key = $4::text"
 
 func textsFor(table string, timeout time.Duration) texts {
+	table = quoted(table)
 	ms := timeout.Milliseconds()
 	deadline := fmt.Sprintf("statement_timestamp() + interval '%d ms'", 2*ms)
 	update := "update " + table + " set "

@@ -11,6 +11,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
+
+	"github.com/headrace/headrace/internal/redact"
 )
 
 // ErrNoBrokers reports a ClientConfig without an address to begin with. Match with errors.Is.
@@ -31,7 +33,8 @@ type ClientConfig struct {
 	//
 	// Defaults to nil: no TLS.
 	TLS *tls.Config
-	// SASL authenticates every connection, for example scram.Auth{User: …, Pass: …}.AsSha512Mechanism().
+	// SASL authenticates every connection, for example scram.Auth{User: …, Pass: …}.AsSha512Mechanism(). [Security] makes both
+	// of files and environment variables.
 	//
 	// Defaults to nil: no authentication.
 	SASL sasl.Mechanism
@@ -151,6 +154,11 @@ func (l *clientLogger) Log(level kgo.LogLevel, msg string, keyvals ...any) {
 	to := slogLevel(level)
 	if to > slog.LevelDebug && !l.due(msg, time.Now()) {
 		to = slog.LevelDebug
+	}
+	for i, v := range keyvals {
+		if err, ok := v.(error); ok {
+			keyvals[i] = redact.Of(err, nil) // it may be of a user's, who gives a token or dials
+		}
 	}
 	l.log.Log(context.Background(), to, "kafka client: "+msg, keyvals...)
 }

@@ -34,7 +34,7 @@ func (b *busy) note(c *chain) {
 	b.told = true
 	r := c.head()
 	c.rt.report(record.Report{
-		Kind: record.ReportBusy, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Age: age, Err: r.Err,
+		Kind: record.ReportBusy, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Age: age, Err: c.rt.shown(r, r.Err),
 		Hint: "whatever it needs is in use by another, each time that it is tried; that costs it nothing and never ends by itself, " +
 			"and its key waits: find who holds it, make the error Permanent, or say that the record is dead: " + c.rt.buryCommand(r),
 	})

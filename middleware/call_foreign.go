@@ -42,7 +42,7 @@ func (c *calling) foreign(ctx context.Context, permit *downstream.Call, e *downs
 func (c *calling) refusedInside(r *record.Record, err error) {
 	c.rt.insideOnce.Do(func() {
 		c.rt.report(record.Report{
-			Kind: record.ReportCallWithoutContext, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Err: err,
+			Kind: record.ReportCallWithoutContext, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Err: c.rt.shown(r, err),
 			Hint: "a call inside a call without its context: its dependency took it for another one and refused it; make its " +
 				"requests with the context that the call is given",
 		})

@@ -66,14 +66,14 @@ func (c *chain) admitted(r *record.Record, d Decision, permit Permit) bool {
 	used = true
 	r.Settle(record.Dead)
 	c.rt.Logger.Debug("record is dead", "route", c.rt.Name, "topic", r.Topic, "partition", r.Partition, "offset", r.Offset,
-		"reason", d.Reason, "class", c.fault.Class, "rule", c.fault.Rule, "attempts", r.Attempts, "error", r.Err)
+		"reason", d.Reason, "class", c.fault.Class, "rule", c.fault.Rule, "attempts", r.Attempts, "error", c.rt.shown(r, r.Err))
 	return c.advance()
 }
 
 // bury makes the verdict durable before anything is produced, and asks in the same statement whether the record was
 // dealt with after all.
 func (c *chain) bury(r *record.Record, d Decision) (answer dedup.Answer, ok bool) {
-	grave := dedup.Grave{Reason: string(d.Reason), Err: dlq.Message(diedOf(r.Err))}
+	grave := dedup.Grave{Reason: string(d.Reason), Err: c.rt.text(r, r.Err)}
 	ok = c.until(c.rt.Gates.Get(fault.Database), record.ReportVerdictNotWritten, c.databaseDown, func(ctx context.Context) (err error) {
 		answer, err = c.rt.Graves.Bury(ctx, r, grave)
 		if err == nil && answer.Outcome() == record.Unsettled {
@@ -91,7 +91,7 @@ func (c *chain) databaseDown(err error) bool {
 
 func (c *chain) produce(r *record.Record, d Decision) bool {
 	letter := dlq.Letter{
-		Record: r, Reason: d.Reason, Class: c.classOf(r, d).String(), Err: diedOf(r.Err), Attempts: r.Attempts,
+		Record: r, Reason: d.Reason, Class: c.classOf(r, d).String(), Err: diedOf(r.Err), Attempts: r.Attempts, RedactError: c.rt.redactor(r.Err),
 		FirstFailed: r.FirstFailed, LastFailed: r.LastFailed, Group: c.rt.Group, Route: c.rt.Name,
 	}
 	if t, ok := r.Parked.(*parking.Trial); ok && len(t.History) > 0 {
@@ -201,7 +201,7 @@ func (c *chain) refused(r *record.Record) (ok bool) {
 	gate, first := c.rt.Flood.refuse(partitionOf(r))
 	if first {
 		c.rt.report(record.Report{
-			Kind: record.ReportFloodGuard, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Err: r.Err,
+			Kind: record.ReportFloodGuard, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Err: c.rt.shown(r, r.Err),
 			Hint: "nearly everything fails: a bad deploy and not bad data? The partition waits, one record is tried again " +
 				"each " + c.rt.Flood.cfg.Probe.String() + "; FloodGuard.Release lets the dead letters through",
 		})

@@ -58,7 +58,7 @@ func (d *doubt) round(c *chain, e *CallError) {
 	d.told = true
 	r := c.head()
 	c.rt.report(record.Report{
-		Kind: record.ReportNotCorroborated, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Age: age, Err: e.Err,
+		Kind: record.ReportNotCorroborated, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Age: age, Err: c.rt.shown(r, e.Err),
 		Hint: d.seen(e, age) + ". That does not show that it is the record's fault, so it is not charged, and its key waits: if " +
 			e.Dependency + " is well, make the call's error Permanent, or say that the record is dead: " + c.rt.buryCommand(r),
 	})

@@ -94,7 +94,7 @@ func (rt *Route) conclude(msg *message.Message, rs []*record.Record, err error) 
 func (rt *Route) stray(r *record.Record, p any) error {
 	err := fmt.Errorf("outside of a handler: %w", fault.Recovered(p))
 	rt.report(record.Report{
-		Kind: record.ReportStrayPanic, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Err: err,
+		Kind: record.ReportStrayPanic, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Err: rt.shown(r, err),
 		Hint: "a middleware or a hook panicked; its records were given back",
 	})
 	return err

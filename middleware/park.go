@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headrace/headrace/dlq"
 	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/parking"
@@ -102,5 +101,5 @@ func (c *chain) roomPass() (downstream.Pass, bool) {
 
 // failure is what parking remembers of the head's round.
 func (c *chain) failure(r *record.Record) parking.Failure {
-	return parking.Failure{At: time.Now(), Attempts: r.Attempts, Class: c.fault.Class.String(), Message: dlq.Message(diedOf(r.Err))}
+	return parking.Failure{At: time.Now(), Attempts: r.Attempts, Class: c.fault.Class.String(), Message: c.rt.text(r, r.Err)}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/headrace/headrace/dlq"
 	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/internal/redact"
 	"github.com/headrace/headrace/parking"
 	"github.com/headrace/headrace/record"
 )
@@ -108,6 +109,10 @@ type Route struct {
 	// Batches says that everything around the stack knows messages of several records, which have no payload. If it is
 	// false, the first one is reported: a stock middleware before the stack would look at an empty message.
 	Batches bool
+	// RedactError gives the text of an error where it is kept or shown: in dead letters, dead rows, what is parked, reports
+	// and the log. What dlq.Message replaces, and the record's own key, id, header values and value, is replaced in its text
+	// too. It must be quick, safe for concurrent use, and say the same of the same error. Defaults to nil: err.Error().
+	RedactError func(err error) string
 	// Hooks are told what happens. Defaults to reports in the log.
 	Hooks *record.Hooks
 	// Tracer makes the spans. nil: none.
@@ -221,7 +226,7 @@ func (rt *Route) validate() error {
 }
 
 func (rt *Route) report(r record.Report) {
-	r.Route = rt.Name
+	r.Route, r.Err = rt.Name, redact.Of(r.Err, rt.RedactError)
 	if rt.Hooks.OnReport != nil {
 		rt.Hooks.OnReport(r)
 	}

@@ -3,10 +3,12 @@ package record
 import (
 	"context"
 	"log/slog"
+
+	"github.com/headrace/headrace/internal/redact"
 )
 
 // LogReports gives an OnReport that writes each report as one line, at level warn. It is what everything does that is
-// given no hooks.
+// given no hooks. What looks like a secret in an error's text is replaced.
 func LogReports(log *slog.Logger) func(Report) {
 	return func(r Report) { log.LogAttrs(context.Background(), slog.LevelWarn, r.Kind, r.attrs()...) }
 }
@@ -30,7 +32,7 @@ func (r Report) attrs() []slog.Attr {
 		add(true, slog.Int64("lost", r.Lost.Count))
 	}
 	if r.Err != nil {
-		add(true, slog.String("error", r.Err.Error()))
+		add(true, slog.String("error", redact.Error(r.Err)))
 	}
 	add(r.Hint != "", slog.String("hint", r.Hint))
 	return attrs

@@ -60,10 +60,15 @@ func (f *keysFlags) only(ctx context.Context, keys *idempotency.Keys, name strin
 	case len(found) == 0:
 		return nil, &failure{err: fmt.Errorf("there is no such key"), hint: "it is free, or in a transaction at this moment; 'headrace idempotency ls' lists unknown ones"}
 	case len(found) > 1:
-		return nil, usagef("more than one key has this name: of %s, of %s", dlq.Escape([]byte(found[0].Key.String()), maxCell), dlq.Escape([]byte(found[1].Key.String()), maxCell)).
+		return nil, usagef("more than one key has this name: %s, %s", whose(found[0].Key), whose(found[1].Key)).
 			fix("add --route, --method or --principal")
 	}
 	return &found[0], nil
+}
+
+// whose tells keys of one name apart.
+func whose(k idempotency.Key) string {
+	return dlq.Escape(fmt.Appendf(nil, "of %s %s of %q", k.Method, k.Route, k.Principal), maxCell)
 }
 
 func (f *keysShowFlags) show(ctx context.Context, s streams, name string) error {

@@ -140,7 +140,7 @@ func triesOf(w *parking.Waiting) string {
 // failedOf is what it failed of last, or why it cannot be read.
 func failedOf(w *parking.Waiting) string {
 	if w.Err != nil {
-		return "[" + w.Err.Error() + "]"
+		return "[" + dlq.Escape([]byte(w.Err.Error()), maxMessage) + "]"
 	}
 	last := w.Last()
 	if last.Class == "" {

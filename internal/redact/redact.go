@@ -1,0 +1,93 @@
+package redact
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxText is how many bytes a text has at most.
+const MaxText = 4 << 10
+
+// scanned is how much of a text is looked at. Secrets are replaced before it is cut, so that no half of one stays.
+const scanned = 64 << 10
+
+// Error is Text of an error's text, "" for nil.
+func Error(err error) string {
+	if err == nil {
+		return ""
+	}
+	return Text(text(err))
+}
+
+// Text is s as it may be kept and shown: valid UTF-8, what must not leave replaced by ***, at most MaxText bytes and cut
+// between runes.
+func Text(s string) string {
+	if len(s) > scanned {
+		s = s[:scanned]
+		// Cut at a space: a secret has none, so none is cut in two.
+		if i := strings.LastIndexAny(s, " \n\t"); i > 0 {
+			s = s[:i]
+		}
+	}
+	return Trim(Values(Secrets(strings.ToValidUTF8(s, "\uFFFD"))), MaxText)
+}
+
+// text asks an error for its text. A typed nil pointer in an error panics when it is asked.
+func text(err error) (s string) {
+	defer func() {
+		if recover() != nil {
+			s = fmt.Sprintf("%T that panics when asked for its text", err)
+		}
+	}()
+	return err.Error()
+}
+
+// Trim cuts s to at most n bytes, between runes, and marks where.
+func Trim(s string, n int) string {
+	const mark = "…"
+	if len(s) <= n {
+		return s
+	}
+	n -= len(mark)
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + mark
+}
+
+// Of is err with another text, which may be logged: what by says of it, or err itself if by is nil, as Text gives it.
+// What errors.Is and errors.As find stays the same. An error that Of gave is given back as it is, and nil is nil.
+func Of(err error, by func(error) string) error {
+	if _, done := err.(*shown); done || err == nil { //nolint:errorlint // the outermost only: what wraps one says more
+		return err
+	}
+	return As(err, Text(said(err, by)))
+}
+
+// As is err with this text.
+func As(err error, text string) error { return &shown{err: err, text: text} }
+
+// said asks by, which may be a user's: one that panics has said nothing.
+func said(err error, by func(error) string) (s string) {
+	if by == nil {
+		return text(err)
+	}
+	defer func() {
+		if recover() != nil {
+			s = fmt.Sprintf("%T, of which RedactError panics", err)
+		}
+	}()
+	return by(err)
+}
+
+// Said is what by says of err, which Text has not seen yet; the error's own text if by is nil.
+func Said(err error, by func(error) string) string { return said(err, by) }
+
+type shown struct {
+	err  error
+	text string
+}
+
+func (e *shown) Error() string { return e.text }
+func (e *shown) Unwrap() error { return e.err }
