@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/dlq"
@@ -58,7 +59,7 @@ func (c *Consumer) lookAtBroker(ctx context.Context, create bool) (topics, []Pro
 		case errors.Is(err, kafka.ErrUnknownTopic):
 			ps = append(ps, c.unknownTopic(name, err))
 		case err != nil:
-			return nil, append(ps, c.silentBroker(ctx, err))
+			return nil, append(ps, c.silentBroker(ctx, name, err))
 		default:
 			found[name] = t
 		}
@@ -90,7 +91,13 @@ func (c *Consumer) unknownTopic(name string, err error) Problem {
 	}
 }
 
-func (c *Consumer) silentBroker(ctx context.Context, err error) Problem {
+func (c *Consumer) silentBroker(ctx context.Context, name string, err error) Problem {
+	if errors.Is(err, kerr.TopicAuthorizationFailed) {
+		return Problem{
+			What: fmt.Sprintf("topic %q of route %s", name, strings.Join(c.routesOf(name), ", ")), Err: err,
+			Fix: "allow this user Read, Describe and DescribeConfigs on it (docs/security.md)",
+		}
+	}
 	return Problem{
 		What: fmt.Sprintf("the brokers %s cannot be asked", strings.Join(c.cfg.Brokers, ", ")),
 		Err:  because(ctx, err), Fix: "see that they are up, and that Brokers, TLS and SASL are right",

@@ -209,8 +209,8 @@ func (g groupErrors) OnGroupManageError(err error) {
 	}
 	if s.problems.add(groupProblem, problem{kind: record.ReportGroupError, err: err}) {
 		s.report(record.Report{
-			Kind: record.ReportGroupError, Partition: -1, Offset: -1, Err: err,
-			Hint: "the member fell out of its consumer group and joins again; if it lasts, check permissions and the coordinator",
+			Kind: record.ReportGroupError, Partition: -1, Offset: -1, Err: fmt.Errorf("consumer group %q: %w", s.cfg.Group, err),
+			Hint: "the member fell out of its consumer group and joins again; if it lasts, check that this user may Read the group, and the coordinator",
 		})
 	}
 }

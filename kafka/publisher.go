@@ -92,13 +92,14 @@ func (c PublisherConfig) validate() error {
 // Publish takes Watermill's messages, whose metadata is a map of strings; PublishRecords takes all that a Kafka record
 // can be.
 type Publisher struct {
-	cfg    PublisherConfig
-	client *kgo.Client
+	cfg PublisherConfig
 
 	mu      sync.Mutex
 	closed  bool
-	single  *kgo.Client // see lone
+	current *producer
+	single  *producer // see lone
 	running sync.WaitGroup
+	retired sync.WaitGroup
 	turn    chan struct{} // whose record is with single
 }
 
@@ -110,11 +111,11 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	client, err := kgo.NewClient(cfg.options(kgo.ProducerBatchMaxBytes(batchMaxBytes))...)
+	made, err := cfg.producer(batchMaxBytes)
 	if err != nil {
-		return nil, fmt.Errorf("publisher client: %w", err)
+		return nil, err
 	}
-	return &Publisher{cfg: cfg, client: client, turn: make(chan struct{}, 1)}, nil
+	return &Publisher{cfg: cfg, current: made, turn: make(chan struct{}, 1)}, nil
 }
 
 // options are what both clients of a Publisher have in common.
@@ -201,10 +202,11 @@ func (p *Publisher) Close() error {
 	if !first {
 		return nil
 	}
-	p.client.Close()
+	p.current.client.Close()
 	if p.single != nil {
-		p.single.Close()
+		p.single.client.Close()
 	}
+	p.retired.Wait()
 	return nil
 }
 
@@ -217,22 +219,6 @@ func (p *Publisher) enter() error {
 	}
 	p.running.Add(1)
 	return nil
-}
-
-// lone is the client for records that must be sent alone: one at a time, by whoever has the turn. It is made when it is
-// first needed.
-func (p *Publisher) lone() (*kgo.Client, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.single != nil {
-		return p.single, nil
-	}
-	cl, err := kgo.NewClient(p.cfg.options(kgo.ProducerBatchMaxBytes(aloneMaxBytes))...)
-	if err != nil {
-		return nil, fmt.Errorf("publisher client: %w", err)
-	}
-	p.single = cl
-	return cl, nil
 }
 
 // ProducerRecord is all that a record can be when it is written.

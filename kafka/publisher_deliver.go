@@ -95,18 +95,17 @@ func (s shipment) hand(q *parcel) <-chan error {
 		answer <- err
 		return answer
 	}
-	s.pub.client.TryProduce(context.WithoutCancel(q.ctx), q.rec.forClient(), func(_ *kgo.Record, err error) { answer <- err })
+	by := s.pub.use()
+	by.client.TryProduce(context.WithoutCancel(q.ctx), q.rec.forClient(), func(_ *kgo.Record, err error) {
+		s.pub.done(by, err)
+		answer <- err
+	})
 	return answer
 }
 
 // alone sends a parcel in a batch of its own. Nobody shares its fate there, so its context goes with it.
 func (s shipment) alone(q *parcel) {
 	if q.err = s.ended(q); q.err != nil {
-		return
-	}
-	cl, err := s.pub.lone()
-	if err != nil {
-		q.err = err
 		return
 	}
 	ctx, cancel := context.WithCancel(q.ctx)
@@ -119,10 +118,17 @@ func (s shipment) alone(q *parcel) {
 		q.err = s.ended(q)
 		return
 	}
+	by, err := s.pub.lone()
+	if err != nil {
+		<-s.pub.turn
+		q.err = err
+		return
+	}
 	answer := make(chan error, 1)
-	cl.Produce(ctx, q.rec.forClient(), func(_ *kgo.Record, err error) {
+	by.client.Produce(ctx, q.rec.forClient(), func(_ *kgo.Record, err error) {
 		// The turn ends with the record and not with the caller's wait: context ends -> the next is handed over -> the
 		// client drops all that it has buffered for the partition, the next too.
+		s.pub.done(by, err)
 		<-s.pub.turn
 		answer <- err
 	})

@@ -22,7 +22,7 @@ func TestAFullClientDelaysAndLosesNothing(t *testing.T) {
 	cfg := PublisherConfig{Client: ClientConfig{Brokers: fake.ListenAddrs(), Logger: slog.New(slog.DiscardHandler)}}.withDefaults()
 	tiny, err := kgo.NewClient(cfg.options(kgo.MaxBufferedRecords(1))...)
 	require.NoError(t, err)
-	p := &Publisher{cfg: cfg, client: tiny, turn: make(chan struct{}, 1)}
+	p := &Publisher{cfg: cfg, current: &producer{client: tiny}, turn: make(chan struct{}, 1)}
 	defer func() { require.NoError(t, p.Close()) }()
 
 	require.NoError(t, p.PublishRecords(t.Context(), ten("t")...))

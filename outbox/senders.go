@@ -2,13 +2,18 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"sync"
+
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 // senders are the sender in use, and those before it that still wait for an answer.
 type senders struct {
 	current *sender
 	results chan result
+	// proven says that current has its producer id, refused that it was refused one.
+	proven, refused bool
 
 	life    context.Context // of everything that is sent
 	end     context.CancelFunc
@@ -35,7 +40,22 @@ func (s *senders) replace(cfg Config) error {
 	}
 	old := s.current
 	s.retired.Go(old.retire)
-	s.current = next
+	s.current, s.proven, s.refused = next, false, false
+	return nil
+}
+
+// note looks at a result for what it says of the sender in use.
+func (s *senders) note(r result) {
+	s.proven = s.proven || len(r.confirmed) > 0
+	s.refused = s.refused || errors.Is(r.err, kerr.ClusterAuthorizationFailed) || errors.Is(r.err, kerr.UnknownServerError)
+}
+
+// mend replaces a sender that was refused its producer id, because nobody had allowed the user to write anywhere yet: the
+// client believes that for ever.
+func (s *senders) mend(cfg Config) error {
+	if s.refused && !s.proven {
+		return s.replace(cfg)
+	}
 	return nil
 }
 

@@ -64,6 +64,9 @@ func (f *Forwarder) forward(ctx context.Context) (bool, error) {
 	if err := f.settle(ctx); err != nil {
 		return false, err
 	}
+	if err := f.senders.mend(f.cfg); err != nil {
+		return false, err
+	}
 	events, err := f.read(ctx)
 	if err != nil || len(events) == 0 {
 		return false, err
@@ -151,6 +154,7 @@ func (f *Forwarder) answered(r result) {
 	for _, e := range r.confirmed {
 		f.underway.confirmed(e)
 	}
+	f.senders.note(r)
 	if f.topics.of(r.topic).answered(r, time.Now()) {
 		f.blocked(r)
 	}

@@ -7,26 +7,22 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/sasl"
-	"github.com/twmb/franz-go/pkg/sasl/plain"
-	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"github.com/headrace/headrace/kafka"
 )
 
 // The environment variables that stand in for flags.
 const (
-	envBrokers  = "HEADRACE_BROKERS"
-	envBrokers2 = "KAFKA_BROKERS"          // what many set already
-	envPassword = "HEADRACE_SASL_PASSWORD" //nolint:gosec // the variable's name
+	envBrokers   = "HEADRACE_BROKERS"
+	envBrokers2  = "KAFKA_BROKERS"          // what many set already
+	envPassword  = "HEADRACE_SASL_PASSWORD" //nolint:gosec // the variable's name
+	envPassword2 = "KAFKA_SASL_PASSWORD"
 )
 
 // reachWithin bounds the first contact with a server: somebody waits for the answer.
@@ -34,20 +30,21 @@ const reachWithin = 10 * time.Second
 
 // kafkaFlags say how to reach the cluster.
 type kafkaFlags struct {
-	brokers      []string
-	tls          bool
-	mechanism    string
-	user         string
-	passwordFile string
-	verbose      bool
+	brokers  []string
+	security kafka.Security
+	verbose  bool
 }
 
 func (f *kafkaFlags) register(fs *pflag.FlagSet) {
+	s := &f.security
 	fs.StringSliceVarP(&f.brokers, "brokers", "b", nil, "brokers to begin with, `host:port`, comma separated (env "+envBrokers+", else "+envBrokers2+")")
-	fs.BoolVar(&f.tls, "tls", false, "speak TLS, with the system's roots (SSL_CERT_FILE names others)")
-	fs.StringVar(&f.mechanism, "sasl-mechanism", "", "log in by this `mechanism`: plain, scram-sha-256 or scram-sha-512")
-	fs.StringVar(&f.user, "sasl-user", "", "`user` to log in as; the password is read from env "+envPassword+" or from a file")
-	fs.StringVar(&f.passwordFile, "sasl-password-file", "", "`file` with the password")
+	fs.BoolVar(&s.TLS, "tls", false, "speak TLS (env KAFKA_SECURITY_PROTOCOL)")
+	fs.StringVar(&s.CAFile, "tls-ca-file", "", "believe the certificates of this `file`, in place of the system's (env KAFKA_SSL_CA_LOCATION)")
+	fs.StringVar(&s.CertFile, "tls-cert-file", "", "`file` with this client's certificate (env KAFKA_SSL_CERTIFICATE_LOCATION)")
+	fs.StringVar(&s.KeyFile, "tls-key-file", "", "`file` with its key (env KAFKA_SSL_KEY_LOCATION)")
+	fs.StringVar(&s.Mechanism, "sasl-mechanism", "", "log in by this `mechanism`: plain, scram-sha-256, scram-sha-512 or oauthbearer (env KAFKA_SASL_MECHANISM)")
+	fs.StringVar(&s.User, "sasl-user", "", "`user` to log in as (env KAFKA_SASL_USERNAME); the password is read from env "+envPassword+", else "+envPassword2+", or from a file")
+	fs.StringVar(&s.PasswordFile, "sasl-password-file", "", "`file` with the password, or with the token of oauthbearer")
 	fs.BoolVarP(&f.verbose, "verbose", "v", false, "tell what the Kafka client does")
 }
 
@@ -57,15 +54,61 @@ func (f *kafkaFlags) config(s streams) (kafka.ClientConfig, error) {
 	if err != nil {
 		return kafka.ClientConfig{}, err
 	}
-	mechanism, err := f.sasl(s)
+	security, err := f.merged(s)
 	if err != nil {
 		return kafka.ClientConfig{}, err
 	}
-	cfg := kafka.ClientConfig{Brokers: brokers, SASL: mechanism, ClientID: "headrace-cli", Logger: f.logger(s.err)}
-	if f.tls {
-		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	cfg := kafka.ClientConfig{Brokers: brokers, ClientID: "headrace-cli", Logger: f.logger(s.err)}
+	cfg.TLS, cfg.SASL, err = security.Resolve()
+	return cfg, misused(err)
+}
+
+// merged is what the flags say, and the environment where they say nothing. A password in the environment is that of the
+// user whom the flags name.
+func (f *kafkaFlags) merged(s streams) (kafka.Security, error) {
+	m := f.security
+	env, err := kafka.SecurityFromEnv(func(name string) string {
+		if name == "HEADRACE_SASL_MECHANISM" && m.Mechanism != "" {
+			return m.Mechanism
+		}
+		return s.getenv(name)
+	})
+	if err != nil {
+		return kafka.Security{}, misused(err)
 	}
-	return cfg, nil
+	or := func(to *string, from string) {
+		if *to == "" {
+			*to = from
+		}
+	}
+	or(&m.CAFile, env.CAFile)
+	if m.CertFile == "" && m.KeyFile == "" {
+		m.CertFile, m.KeyFile = env.CertFile, env.KeyFile
+	}
+	m.TLS = m.TLS || env.TLS
+	or(&m.Mechanism, env.Mechanism)
+	if m.Mechanism == "" {
+		if m.User != "" || m.PasswordFile != "" {
+			return m, usagef("--sasl-user or --sasl-password-file without --sasl-mechanism").
+				fix("add --sasl-mechanism, one of " + strings.Join(kafka.Mechanisms[:], ", "))
+		}
+		return m, nil // a password that happens to be in the environment is nobody's
+	}
+	if !strings.EqualFold(m.Mechanism, kafka.OAuthBearer) {
+		or(&m.User, env.User)
+	}
+	if m.PasswordFile == "" {
+		m.Password, m.PasswordFile = env.Password, env.PasswordFile
+	}
+	return m, nil
+}
+
+// misused is an error of the command line or the environment: nothing was tried.
+func misused(err error) error {
+	if err == nil {
+		return nil
+	}
+	return (&usageError{err: err}).fix(hintOf(err) + ", by --tls-…, --sasl-…, " + envPassword + " or the variables that --help names")
 }
 
 func (f *kafkaFlags) logger(w io.Writer) *slog.Logger {
@@ -104,59 +147,6 @@ func nonEmpty(list []string) []string {
 	return full
 }
 
-// sasl is how to log in, nil for not at all.
-func (f *kafkaFlags) sasl(s streams) (sasl.Mechanism, error) {
-	if f.mechanism == "" {
-		if f.user != "" || f.passwordFile != "" {
-			return nil, usagef("--sasl-user or --sasl-password-file without --sasl-mechanism").
-				fix("add --sasl-mechanism plain, scram-sha-256 or scram-sha-512")
-		}
-		return nil, nil //nolint:nilnil // no mechanism is what kafka.ClientConfig calls no login
-	}
-	mechanism := strings.ToLower(f.mechanism)
-	if !slices.Contains(mechanisms, mechanism) {
-		return nil, usagef("--sasl-mechanism %q is not known", f.mechanism).fix("use plain, scram-sha-256 or scram-sha-512")
-	}
-	if f.user == "" {
-		return nil, usagef("--sasl-mechanism %s without a user", f.mechanism).fix("add --sasl-user")
-	}
-	password, err := f.password(s)
-	if err != nil {
-		return nil, err
-	}
-	switch auth := (scram.Auth{User: f.user, Pass: password}); mechanism {
-	case scramSHA256:
-		return auth.AsSha256Mechanism(), nil
-	case scramSHA512:
-		return auth.AsSha512Mechanism(), nil
-	}
-	return plain.Auth{User: f.user, Pass: password}.AsMechanism(), nil
-}
-
-// The mechanisms, as they are written in --sasl-mechanism.
-const (
-	saslPlain   = "plain"
-	scramSHA256 = "scram-sha-256"
-	scramSHA512 = "scram-sha-512"
-)
-
-var mechanisms = []string{saslPlain, scramSHA256, scramSHA512}
-
-// password is never a flag's value: everybody on the machine can read a process' command line.
-func (f *kafkaFlags) password(s streams) (string, error) {
-	if f.passwordFile == "" {
-		if password := s.getenv(envPassword); password != "" {
-			return password, nil
-		}
-		return "", usagef("no password for --sasl-user %s", f.user).fix("set " + envPassword + ", or add --sasl-password-file")
-	}
-	data, err := os.ReadFile(f.passwordFile)
-	if err != nil {
-		return "", usagef("--sasl-password-file: %w", err).fix("name a file that this user can read, or set " + envPassword)
-	}
-	return strings.TrimRight(string(data), "\r\n"), nil
-}
-
 // reach asks one broker anything: a wrong address is told at once, and not after the client's minutes of retries.
 func reach(ctx context.Context, cfg kafka.ClientConfig) error {
 	client, err := kgo.NewClient(cfg.Options()...)
@@ -183,7 +173,7 @@ func brokerHint(cfg kafka.ClientConfig, err error) string {
 	case errors.Is(err, kerr.SaslAuthenticationFailed):
 		return "check --sasl-user, the password and --sasl-mechanism"
 	case errors.As(err, new(*tls.CertificateVerificationError)):
-		return "the brokers' certificate is of an authority that is not trusted here: name its file in SSL_CERT_FILE"
+		return "the brokers' certificate is of an authority that is not trusted here: name its file by --tls-ca-file"
 	case errors.As(err, new(tls.RecordHeaderError)):
 		return "the brokers do not speak TLS at this port: leave out --tls, or name their TLS port"
 	case cfg.SASL != nil: // some brokers hang up without a word

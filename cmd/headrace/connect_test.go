@@ -76,6 +76,28 @@ func TestConnect(t *testing.T) {
 		}
 	})
 
+	t.Run("TheEnvironmentAloneLogsIn", func(t *testing.T) {
+		t.Parallel()
+		fake := kafkatest.Fake(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-512", "me", "hunter2"), kfake.SeedTopics(1, "orders.dlq"))
+		env := []string{
+			"KAFKA_BROKERS=" + fake.ListenAddrs()[0], "KAFKA_SECURITY_PROTOCOL=SASL_PLAINTEXT", "KAFKA_SASL_MECHANISM=SCRAM-SHA-512",
+			"KAFKA_SASL_USERNAME=me", "KAFKA_SASL_PASSWORD=hunter2",
+		}
+		newCLI(t, env...).ok("dlq", "ls", "--topic", "orders.dlq")
+		r := newCLI(t, append(env, "HEADRACE_SASL_MECHANISM=GSSAPI")...).run("dlq", "ls", "--topic", "orders.dlq")
+		require.Equal(t, exitUsage, r.code)
+		require.Contains(t, r.err, `mechanism "GSSAPI" is not known`)
+		require.NotContains(t, r.out+r.err, "hunter")
+	})
+
+	t.Run("ACAFileThatIsNotThereIsNamed", func(t *testing.T) {
+		t.Parallel()
+		r := newCLI(t, "KAFKA_SSL_CA_LOCATION=/nowhere/ca.pem").run("dlq", "ls", "--topic", "orders.dlq", "--brokers", "127.0.0.1:1")
+		require.Equal(t, exitUsage, r.code)
+		require.Contains(t, r.err, "open /nowhere/ca.pem: no such file")
+		require.Contains(t, r.err, "fix: name a file that this user can read")
+	})
+
 	t.Run("TLSToAPortWithoutItIsTold", func(t *testing.T) {
 		t.Parallel()
 		r := newCLI(t).run("dlq", "ls", "--topic", "orders.dlq", "--tls", "--brokers", talksPlain(t))

@@ -68,7 +68,7 @@ func hide(s streams, text string) string {
 // given are the passwords in the environment. Those in flags and files are taken out where they are read.
 func given(s streams) []string {
 	var list []string
-	for _, name := range []string{envPassword, "PGPASSWORD"} {
+	for _, name := range []string{envPassword, envPassword2, "PGPASSWORD"} {
 		list = append(list, s.getenv(name))
 	}
 	list = append(list, passwordIn(s.getenv(envDSN)))

@@ -105,7 +105,7 @@ func distance(a, b string) int {
 // clusterFlags are by what a command line names the cluster and the topic, filterNames by what it names letters beside
 // their reason.
 var (
-	clusterFlags = []string{"brokers", "tls", "sasl-mechanism", "sasl-user", "sasl-password-file", "topic"}
+	clusterFlags = []string{"brokers", "tls", "tls-ca-file", "tls-cert-file", "tls-key-file", "sasl-mechanism", "sasl-user", "sasl-password-file", "topic"}
 	filterNames  = []string{"source", "group", "route", "format", "key", "id", "at", "since", "until"}
 )
 

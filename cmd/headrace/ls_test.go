@@ -161,10 +161,10 @@ func TestList_WrongCommandLine(t *testing.T) {
 		"--topic x --at":                                 "write it as in --at <topic/partition/offset>",
 		"orders.dlq":                                     "write --topic orders.dlq",
 		"--topic x --state dead":                         "--state of this command takes no value",
-		"--topic x --brokers a:1 --sasl-mechanism foo":   `--sasl-mechanism "foo" is not known`,
+		"--topic x --brokers a:1 --sasl-mechanism foo":   `mechanism "foo" is not known`,
 		"--topic x --brokers a:1 --sasl-user me":         "without --sasl-mechanism",
 		"--topic x --brokers a:1 --sasl-mechanism plain": "without a user",
-		"--topic x --brokers a:1 --sasl-mechanism plain --sasl-user me":                               "set HEADRACE_SASL_PASSWORD",
+		"--topic x --brokers a:1 --sasl-mechanism plain --sasl-user me":                               "HEADRACE_SASL_PASSWORD",
 		"--topic x --brokers a:1 --sasl-mechanism plain --sasl-user me --sasl-password-file /nowhere": "/nowhere",
 	} {
 		r := newCLI(t).run(append([]string{"dlq", "ls"}, strings.Fields(line)...)...)

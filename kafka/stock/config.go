@@ -27,9 +27,9 @@ const (
 type Config struct {
 	// Source is the configuration that a kafka.Source takes. Here Balancer is always eager, MaxInFlight and
 	// MaxInFlightBytes do not count (Sarama buffers up to ChannelBufferSize records and a fetch for each partition), and
-	// Client.SASL authenticates only the look-ups of topic ids and offsets: Sarama needs its own, see Sarama.
+	// Client.SASL is PLAIN, SCRAM or OAUTHBEARER. Of PLAIN, Sarama asks for the password once, at start.
 	Source kafka.SourceConfig
-	// Sarama changes the configuration of the client, after Headrace has set it, for example to authenticate. What
+	// Sarama changes the configuration of the client, after Headrace has set it, for example to buffer less. What
 	// would lose or skip records is refused: cooperative strategies (watermill-kafka cannot be told of a partition that
 	// it loses alone), offsets that are reset by themselves or not committed by Sarama, a group that begins at the end,
 	// aborted transactions.
@@ -69,6 +69,11 @@ func (c Config) client() (*sarama.Config, error) {
 	cfg.Consumer.Offsets.Initial = sarama.OffsetOldest // the default skips what was written before the first start
 	cfg.Consumer.Offsets.AutoCommit.Enable = true
 	cfg.Consumer.Offsets.AutoCommit.Interval = c.Source.CommitInterval
+	if client := c.Source.Client; client.SASL != nil {
+		if err := login(cfg, client.SASL); err != nil {
+			return nil, err
+		}
+	}
 	if c.Sarama != nil {
 		c.Sarama(cfg)
 	}
@@ -116,8 +121,6 @@ func (c Config) check(cfg *sarama.Config) error {
 			errs = append(errs, errors.New(why))
 		}
 	}
-	refuse(c.Source.Client.SASL != nil && !cfg.Net.SASL.Enable,
-		"ClientConfig.SASL cannot be handed on to Sarama; set Net.SASL in Config.Sarama or Transport's argument as well")
 	refuse(cfg.Consumer.Group.ResetInvalidOffsets, "Consumer.Group.ResetInvalidOffsets skips or repeats records silently; leave it false")
 	refuse(!cfg.Consumer.Offsets.AutoCommit.Enable, "Consumer.Offsets.AutoCommit.Enable is off, which commits once a record; leave it on (only settled records are marked)")
 	refuse(cfg.Consumer.Offsets.Initial != sarama.OffsetOldest, "Consumer.Offsets.Initial skips what was written before the group's first start; leave it OffsetOldest")

@@ -70,7 +70,7 @@ func ExampleSubscriber() {
 // consumer.Config.Transport takes what Transport gives. Sarama is told here what ClientConfig cannot tell it.
 func ExampleTransport() {
 	transport := stock.Transport(func(c *sarama.Config) {
-		c.Net.SASL.Enable, c.Net.SASL.User, c.Net.SASL.Password = true, "billing", "secret"
+		c.ChannelBufferSize = 64
 	})
 	made, err := transport(kafka.SourceConfig{Client: kafka.ClientConfig{Brokers: []string{"localhost:9092"}}, Group: "billing"})
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
+	"github.com/twmb/franz-go/pkg/sasl/aws"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 
 	"github.com/headrace/headrace/internal/kafkatest"
@@ -332,12 +333,17 @@ func TestConfig(t *testing.T) {
 	})
 	t.Run("SASLThatCannotBeHandedOn", func(t *testing.T) {
 		t.Parallel()
-		secret := func(c *kafka.SourceConfig) { c.Client.SASL = plain.Auth{User: "u", Pass: "p"}.AsMechanism() }
-		refused(t, "set Net.SASL in Config.Sarama", secret)
+		refused(t, "AWS_MSK_IAM cannot be handed on to Sarama", func(c *kafka.SourceConfig) {
+			c.Client.SASL = aws.Auth{AccessKey: "u", SecretKey: "p"}.AsManagedStreamingIAMMechanism()
+		})
+	})
+	t.Run("SASLIsHandedOn", func(t *testing.T) {
+		t.Parallel()
 		cfg := source
-		secret(&cfg)
+		cfg.Client.SASL = plain.Auth{Zid: "z", User: "u", Pass: "p"}.AsMechanism()
 		made, err := stock.Transport(func(c *sarama.Config) {
-			c.Net.SASL.Enable, c.Net.SASL.User, c.Net.SASL.Password = true, "u", "p"
+			require.True(t, c.Net.SASL.Enable)
+			require.Equal(t, []string{"PLAIN", "z", "u", "p"}, []string{string(c.Net.SASL.Mechanism), c.Net.SASL.AuthIdentity, c.Net.SASL.User, c.Net.SASL.Password})
 		})(cfg)
 		require.NoError(t, err)
 		require.NoError(t, made.Stop(t.Context()))
