@@ -4,16 +4,17 @@
 # make outage the payment service is cut off under load, in each way that networks have; what that costs is checked
 # make up     the stack of deploy/compose, for tests of one's own (docs/local.md); make down ends it and deletes its data
 # make bench  the benchmarks against the peers
-# make fuzz   each fuzz target for FUZZTIME
+# make fuzz   each fuzz target for FUZZTIME, two at a time (.ci/fuzz)
 # make schedules  N random schedules of failures, of which make test runs some (test/schedule)
 # make attack  scenarios of faults on a real cluster, and an audit after each (test/attack)
+# make release the command for each platform, reproducible, with a bill of materials each (.ci/release)
 # make fmt    format
 # make ci     what CI runs
 
 GO          ?= go
 BIN         := $(shell $(GO) env GOPATH)/bin
 PACKAGES    ?= ./...
-FUZZTIME    ?= 10s
+FUZZTIME    ?= 30s
 # Two packages at a time: each may have a Postgres of its own, and what they wait for is seldom the processor.
 PARALLEL    ?= 2
 # The end-to-end tests alone take ten minutes of two quiet processors.
@@ -24,8 +25,9 @@ RACE        := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 GOLANGCI_LINT_VERSION := v2.15.0
 GOFUMPT_VERSION       := v0.12.0
 GOVULNCHECK_VERSION   := v1.9.0
+CYCLONEDX_VERSION     := v1.10.0
 
-.PHONY: test lint fmt demo outage up down docker bench fuzz schedules attack tools ci
+.PHONY: test lint fmt demo outage up down docker bench fuzz schedules attack release tools ci
 
 test:
 	@$(if $(RACE),,echo "no C compiler: without the race detector")
@@ -64,13 +66,8 @@ docker:
 bench:
 	cd bench && $(GO) run .
 
-# go test fuzzes one target of one package at a time.
 fuzz:
-	@grep -rEo --include='*_test.go' --exclude-dir=bench '^func Fuzz[A-Za-z0-9_]*' . | sed -E 's|^(.*)/[^/]*:func (.*)|\1 \2|' | sort | \
-	while read -r package target; do \
-		echo "$$package $$target"; \
-		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package" || exit 1; \
-	done
+	FUZZTIME=$(FUZZTIME) .ci/fuzz
 
 N ?= 5000
 schedules:
@@ -83,10 +80,14 @@ RUNS     ?= 8
 attack:
 	$(GO) run ./test/attack -seed $(SEED) -seconds $(SECONDS) -scenario $(SCENARIO) -runs $(RUNS)
 
+release:
+	.ci/release
+
 tools:
 	$(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
 	$(GO) install mvdan.cc/gofumpt@$(GOFUMPT_VERSION)
 	$(GO) install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)
+	$(GO) install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$(CYCLONEDX_VERSION)
 
 ci:
 	CI=true .ci/run

@@ -53,7 +53,7 @@ It waits for brokers and database for as long as they are away, and ends in orde
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), s) },
 	}
 	cmd.Flags().SortFlags = false // the important ones first
-	cmd.Flags().StringVar(&f.metrics, "metrics", "", "serve /metrics at this `address`, as in :9102")
+	cmd.Flags().StringVar(&f.metrics, "metrics", "", "serve /metrics at this `address`, as in :9102 for this machine alone, or 0.0.0.0:9102")
 	f.dsn.register(cmd.Flags(), "the database with the outbox")
 	f.kafka.register(cmd.Flags())
 	return cmd
@@ -90,9 +90,21 @@ func (f *outboxRunFlags) run(ctx context.Context, s streams) (err error) {
 	return nil
 }
 
+// listen takes an address without a host for one of this machine alone: who wants to be seen from elsewhere says so.
+func listen(address string) (net.Listener, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	return net.Listen("tcp", net.JoinHostPort(host, port))
+}
+
 // serveMetrics serves until end is called.
 func serveMetrics(address string, collector prometheus.Collector) (end func() error, err error) {
-	listener, err := net.Listen("tcp", address)
+	listener, err := listen(address)
 	if err != nil {
 		return nil, usagef("--metrics %s: %w", address, err).fix("name an address of this machine that is free, as in :9102")
 	}

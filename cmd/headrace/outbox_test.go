@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -80,4 +81,14 @@ func get(t *testing.T, address string) string {
 	text, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	return string(text)
+}
+
+func TestListen_OnThisMachineAloneUnlessAHostIsNamed(t *testing.T) {
+	t.Parallel()
+	for address, alone := range map[string]bool{":0": true, "127.0.0.1:0": true, "localhost:0": true, "0.0.0.0:0": false} {
+		l, err := listen(address)
+		require.NoError(t, err)
+		require.Equal(t, alone, l.Addr().(*net.TCPAddr).IP.IsLoopback(), address)
+		require.NoError(t, l.Close())
+	}
 }

@@ -1,0 +1,48 @@
+package audit
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/record"
+)
+
+// FuzzOpenLetter wants every letter that dlq writes opened, whatever headers its record had, and no panic of anything else.
+func FuzzOpenLetter(f *testing.F) {
+	f.Add("a", []byte("b"), "orders", int32(1), int64(2), "billing", "post")
+	f.Add("headrace-dlq", []byte("99"), "", int32(0), int64(0), "", "")
+	f.Add("headrace-partition", []byte("-1"), "headrace-topic", int32(7), int64(1<<62), "\xff", "\x00")
+	f.Fuzz(func(t *testing.T, name string, value []byte, topic string, partition int32, offset int64, group, route string) {
+		hostile := []record.Header{{Key: name, Value: value}, {Key: "headrace-dlq", Value: value}}
+		_, _ = openLetter(&record.Record{Headers: hostile})
+		_, _ = openLetter(&record.Record{Headers: append(hostile, record.Header{Key: "headrace-dlq", Value: []byte("2")})})
+		if partition < 0 || offset < 0 {
+			return
+		}
+		env := dlq.Envelope{
+			Origin: dlq.Coordinates{Topic: topic, Partition: partition, Offset: offset}, TopicID: uuid.New(), MessageID: uuid.New(),
+			Timestamp: time.UnixMilli(0), Group: group, Route: route, Reason: dlq.Permanent,
+		}
+		l, ok := openLetter(&record.Record{Headers: env.Append(hostile)})
+		require.True(t, ok)
+		require.Equal(t, env.TopicID, l.topicID)
+		require.Equal(t, env.MessageID, l.id)
+		require.Equal(t, []string{topic, group, route}, []string{l.topic, l.group, l.route})
+		require.Equal(t, spot{partition, offset}, l.origin)
+	})
+}
+
+// FuzzField wants a payload's field read without a panic, however deep or broken it is.
+func FuzzField(f *testing.F) {
+	f.Add([]byte(`{"a":{"b":"c"}}`), "a", "b")
+	f.Add([]byte(`{"a":1e400}`), "a", "")
+	f.Add([]byte("[[[[[{"), "", "")
+	f.Fuzz(func(_ *testing.T, value []byte, a, b string) {
+		_ = field(value, []string{a, b})
+		_ = field(value, []string{a})
+	})
+}
