@@ -131,9 +131,20 @@ func jvmPeers() []contender {
 	}
 }
 
+// callers are the routes with a call.
+func callers() []contender {
+	inFlight := func(o *child.Options) { o.InFlight = 256 }
+	route := contender{name: "headrace-call", mode: "headrace-call", books: load.Inbox}
+	queue := contender{name: "headrace-call/queue", mode: "headrace-call-queue", books: load.Inbox}
+	return []contender{
+		route, route.with("in-flight-256", inFlight), queue.with("in-flight-256", inFlight),
+		route.with("kafka-stock", func(o *child.Options) { o.Transport = "stock" }),
+	}
+}
+
 // contenders are all, for whoever names one.
 func contenders() []contender {
-	all := append([]contender{stock(), underStock(), {name: "headrace-call"}}, routes(stores...)...)
+	all := append(append([]contender{stock(), underStock()}, callers()...), routes(stores...)...)
 	for _, more := range [][]contender{experts(), others(), limits(), jvmPeers()} {
 		all = append(all, more...)
 	}

@@ -1,20 +1,13 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
-	"strings"
-	"sync"
 	"time"
-
-	"github.com/headrace/headrace/bench/internal/load"
 )
 
 // paymentsArg makes this binary the service that the calls bench calls, in a process of its own: it answers all
@@ -24,9 +17,9 @@ const paymentsArg = "payments"
 // think is how long the service takes for a charge.
 const think = 5 * time.Millisecond
 
-// service is that process, seen from the bench.
+// service is that process, seen from the bench: what contenders call, and its books.
 type service struct {
-	url string
+	url, audit string
 }
 
 // startPayments gives the service and how to end it.
@@ -45,12 +38,12 @@ func startPayments(ctx context.Context) (*service, func(), error) {
 		return nil, nil, err
 	}
 	stop := func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
+	s := &service{}
+	if _, err := fmt.Fscanln(out, &s.url, &s.audit); err != nil {
 		stop()
 		return nil, nil, fmt.Errorf("the payment service said no address: %w", err)
 	}
-	return &service{url: strings.TrimSpace(line)}, stop, nil
+	return s, stop, nil
 }
 
 // address is where the service answers, "" of none.
@@ -92,7 +85,7 @@ type books struct {
 }
 
 func (s *service) books(ctx context.Context, method string) (b books, err error) {
-	req, err := http.NewRequestWithContext(ctx, method, s.url+"/books", http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, method, s.audit, http.NoBody)
 	if err != nil {
 		return b, err
 	}
@@ -102,58 +95,4 @@ func (s *service) books(ctx context.Context, method string) (b books, err error)
 	}
 	defer func() { _ = resp.Body.Close() }() // it was read
 	return b, json.NewDecoder(resp.Body).Decode(&b)
-}
-
-// servePayments is the service's main.
-func servePayments(ctx context.Context, out io.Writer) error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	c := &charges{orders: map[int]int{}}
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /charges", c.charge)
-	mux.HandleFunc("/books", c.books)
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
-	fmt.Fprintln(out, "http://"+l.Addr().String())
-	go func() { <-ctx.Done(); _ = server.Close() }()
-	return server.Serve(l)
-}
-
-// charges is what the service remembers.
-type charges struct {
-	mu     sync.Mutex
-	orders map[int]int // calls, by order
-}
-
-func (c *charges) charge(w http.ResponseWriter, r *http.Request) {
-	var p load.Posting
-	if err := json.NewDecoder(r.Body).Decode(&p); err != nil || p.Order == 0 {
-		http.Error(w, "no order", http.StatusBadRequest)
-		return
-	}
-	thought := time.NewTimer(think)
-	defer thought.Stop()
-	select {
-	case <-thought.C:
-	case <-r.Context().Done():
-		return
-	}
-	c.mu.Lock()
-	c.orders[p.Order]++
-	c.mu.Unlock()
-	fmt.Fprintf(w, `{"id":"receipt of order %d"}`, p.Order)
-}
-
-func (c *charges) books(w http.ResponseWriter, r *http.Request) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if r.Method == http.MethodDelete {
-		clear(c.orders)
-	}
-	b := books{Orders: len(c.orders)}
-	for _, n := range c.orders {
-		b.Calls += n
-	}
-	_ = json.NewEncoder(w).Encode(b) // the bench hears of it
 }

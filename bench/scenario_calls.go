@@ -16,16 +16,8 @@ func calls(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer stop()
-	route := contender{name: "headrace-call", mode: "headrace-call", books: load.Inbox}
-	queue := contender{name: "headrace-call/queue", mode: "headrace-call-queue", books: load.Inbox}
-	field := []contender{
-		{name: result.Stock, mode: "stock-call", books: load.StockInbox},
-		route,
-		route.with("in-flight-256", func(o *child.Options) { o.InFlight = 256 }),
-		queue.with("in-flight-256", func(o *child.Options) { o.InFlight = 256 }),
-		route.with("kafka-stock", func(o *child.Options) { o.Transport = "stock" }),
-		silent(headrace("apply", "inbox")),
-	}
+	field := append([]contender{{name: result.Stock, mode: "stock-call", books: load.StockInbox}}, callers()...)
+	field = append(field, silent(headrace("apply", "inbox")), silent(headrace("queue", "inbox")))
 	// The stock stack makes one call a partition at a time: with more of them there is more to do in the same time.
 	for _, shape := range []load.Shape{{Partitions: 1, Records: b.calls}, {Partitions: 8, Records: 4 * b.calls}} {
 		shape.Keys, shape.Orders = b.keys, true

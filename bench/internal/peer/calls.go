@@ -34,7 +34,7 @@ func transport() *http.Transport {
 // charge asks for one order's payment.
 func charge(ctx context.Context, url string, p load.Posting) (*http.Request, error) {
 	body := fmt.Sprintf(`{"order":%d,"amount":%d}`, p.Order, p.Amount)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/charges", strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
