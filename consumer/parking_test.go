@@ -110,6 +110,29 @@ func TestPark(t *testing.T) {
 		})
 	}
 
+	t.Run("ARecordThatNeverReturnsIsDeadAndNotParkedForEver", func(t *testing.T) {
+		t.Parallel()
+		b, leave := newBed(t), make(chan struct{})
+		route := Route[item]{Name: "post", Topic: "orders", Options: parks(), Apply: func(ctx context.Context, tx pgx.Tx, e Event[item]) error {
+			if e.Data.Kind == "hangs" {
+				<-leave // and ignores its context
+			}
+			return effect(ctx, tx, "post", e.Data)
+		}}
+		route.AttemptTimeout = 500 * time.Millisecond
+		cfg := b.config()
+		cfg.HardGrace = 500 * time.Millisecond
+		b.produce(of(item{"1", "hangs"}))
+		b.produce(items("other", 5)...)
+		r := b.start(cfg, route)
+		b.eventually("it is dead", func() bool { return b.length("orders.dlq") == 1 })
+		b.eventually("everything is done", func() bool { return b.behind() == 0 && len(b.effects("post")) == 5 })
+		require.Zero(t, b.parkedRecords())
+		close(leave)
+		r.stop()
+		require.Len(t, b.effects("post"), 5)
+	})
+
 	t.Run("ARestartFindsWhatIsParked", func(t *testing.T) {
 		t.Parallel()
 		b := newBed(t)

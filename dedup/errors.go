@@ -18,6 +18,9 @@ var (
 	ErrCrashLoop = errors.New("record takes down its database connection, or its process, each time it runs")
 	// ErrParked: a record of its key is parked. It is to be parked behind that one, and is never run before it.
 	ErrParked = errors.New("a record of its key is parked")
+	// ErrStuck: the handler has ignored the end of its context for Config.HardGrace, and has not returned. Each further
+	// attempt may take a goroutine and a writer more.
+	ErrStuck = errors.New("handler has not returned")
 	// ErrRouteStopped: a handler ended the group's transaction by itself. Nothing more of the route runs in this process.
 	ErrRouteStopped = errors.New("route stopped: a handler ended the inbox's transaction")
 )

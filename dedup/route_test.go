@@ -444,6 +444,7 @@ func testRun(t *testing.T) {
 			return errors.Join(errBoom, err)
 		}))
 		require.Equal(t, fault.ClassTransient, (&fault.Classifier{}).Classify(context.Background(), rs[7].Err).Class)
+		require.ErrorIs(t, rs[7].Err, ErrStuck)
 		requireOutcomes(t, record.Effected, without(rs, 7)...)
 		b.mu.Lock()
 		require.Len(t, b.reports, 1)

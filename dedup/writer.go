@@ -217,8 +217,8 @@ func (w *writer) overdue(now time.Time) {
 		_ = w.group.conn.Conn().PgConn().Conn().Close()
 		return
 	}
-	w.takeAway(fault.Transient(fmt.Errorf("%w (%s) and ignored its context for %s",
-		errDeadline, w.rt.cfg.AttemptTimeout, w.rt.in.cfg.HardGrace)))
+	w.takeAway(fault.Transient(fmt.Errorf("%w (%s) and ignored its context for %s: %w",
+		errDeadline, w.rt.cfg.AttemptTimeout, w.rt.in.cfg.HardGrace, ErrStuck)))
 }
 
 // endAttempt ends the context of the attempt that runs, if it is one of c.

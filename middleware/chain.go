@@ -93,6 +93,12 @@ func (c *chain) step() bool {
 	return false
 }
 
+// stuck says that the record's last attempt is not over. Such a record is not parked: each round would take a goroutine and
+// a writer, or a place of the dependency, and in the end the process. Once it has no attempts left it is dead.
+func stuck(r *record.Record) bool {
+	return errors.Is(r.Err, dedup.ErrStuck) || errors.Is(r.Err, errStuck)
+}
+
 func (c *chain) state(r *record.Record) State {
 	s := State{
 		Fault: c.fault, Cause: causeOf(r.Err), NotRun: errors.Is(r.Err, record.ErrNotRun), Ending: r.Ending(),
@@ -103,7 +109,7 @@ func (c *chain) state(r *record.Record) State {
 	s.NeverRan = s.Cause != ""
 	if c.rt.Parking != nil {
 		s.OutOfRounds = c.rt.Parking.Last(r)
-		s.CanPark = !s.OutOfRounds
+		s.CanPark = !s.OutOfRounds && !stuck(r)
 	}
 	if e := c.called(); e != nil {
 		s.Charge, s.Called = e.Charge, e.Dependency
