@@ -180,8 +180,8 @@ const (
 	// fetchMaxWait is what a resume may cost: it waits the fetch in flight out, which asks for the other partitions of the
 	// broker, the replay topics for one, and those are empty.
 	fetchMaxWait           = 100 * time.Millisecond
-	fetchMaxBytes          = 4 << 20 // compressed: measured to become 38 MB
-	fetchMaxPartitionBytes = 512 << 10
+	fetchMaxBytes          = 2 << 20 // compressed: measured to become 38 MB
+	fetchMaxPartitionBytes = 256 << 10
 	maxConcurrentFetches   = 4
 	minInFlight            = 2000
 	inFlightBatches        = 20

@@ -31,8 +31,9 @@ type Batch struct {
 
 	line    *Line
 	seats   []*seat
-	running int // for the first time: the lane is free at 0
-	open    int // neither settled nor given back
+	bytes   int64 // of their entries
+	running int   // for the first time: the lane is free at 0
+	open    int   // neither settled nor given back
 }
 
 // build makes the records, in three allocations however many they are: a retained record then pins only those of its

@@ -18,6 +18,9 @@ const (
 )
 
 const (
+	// handedOut is of which part of a claim's memory the messages of all lanes are.
+	handedOut = 4
+
 	firstBackoff = 100 * time.Millisecond
 	lastBackoff  = 5 * time.Second
 )
@@ -128,11 +131,21 @@ func (l *Line) take() *Batch {
 	return b
 }
 
-func (l *Line) room(b *Batch) bool { return len(b.seats) < l.cfg.MaxBatch }
+// room says whether b may have another record. What is handed out costs three times the memory of what is in line, so the
+// messages of all lanes together carry no more than a part of the window.
+func (l *Line) room(b *Batch) bool {
+	n := len(b.seats)
+	return n == 0 || n < l.cfg.MaxBatch && b.bytes < l.claim.limit.Bytes/int64(handedOut*l.cfg.Lanes)
+}
+
+func (b *Batch) seat(s *seat) {
+	b.seats = append(b.seats, s)
+	b.bytes += s.entry.bytes
+}
 
 func (l *Line) takeAgain(b *Batch) {
 	for l.room(b) && l.again.first != nil {
-		b.seats = append(b.seats, l.again.pop())
+		b.seat(l.again.pop())
 	}
 }
 
@@ -143,7 +156,7 @@ func (l *Line) takeFreed(b *Batch) {
 		l.freed = l.freed[1:]
 		d.freed = false
 		for l.room(b) && d.blocked.first != nil {
-			b.seats = append(b.seats, d.enter(d.blocked.pop(), b))
+			b.seat(d.enter(d.blocked.pop(), b))
 		}
 	}
 }
@@ -154,9 +167,9 @@ func (l *Line) takeFresh(b *Batch) {
 		d := l.domainOf(s)
 		switch {
 		case d == nil:
-			b.seats = append(b.seats, s)
+			b.seat(s)
 		case d.mayEnter(b):
-			b.seats = append(b.seats, d.enter(s, b))
+			b.seat(d.enter(s, b))
 		default:
 			d.blocked.push(s)
 		}

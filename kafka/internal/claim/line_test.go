@@ -284,13 +284,37 @@ func TestClaim(t *testing.T) {
 	t.Run("BytesOfWhatIsSettledAheadOfTheWatermarkCount", func(t *testing.T) {
 		t.Parallel()
 		c := newTestClaim(Limit{Records: 100, Bytes: 4 * overhead})
-		l := c.NewLine(LineConfig{Order: Unordered, Lanes: 1, MaxBatch: 10})
+		l := c.NewLine(LineConfig{Order: Unordered, Lanes: 4, MaxBatch: 10})
 		c.Add(raws("a", "b", "c", "d"))
-		b := next(t, l)
-		settle(b.Records[1:]...)
+		first := next(t, l)
+		for range 3 {
+			settle(next(t, l).Records...)
+		}
 		require.True(t, c.Full(), "they are kept for a line that may come")
-		settle(b.Records[0])
+		settle(first.Records...)
 		require.False(t, c.Full())
+	})
+	t.Run("WhatIsHandedOutIsAPartOfTheWindow", func(t *testing.T) {
+		t.Parallel()
+		const each = overhead + 100
+		c := newTestClaim(Limit{Records: 100, Bytes: 2 * handedOut * 3 * each})
+		l := c.NewLine(LineConfig{Order: Unordered, Lanes: 2, MaxBatch: 10})
+		var recs []*kgo.Record
+		for i := range 10 {
+			recs = append(recs, raw(int64(i), ""))
+			recs[i].Key, recs[i].Value, recs[i].Headers = nil, make([]byte, 100), nil
+		}
+		c.Add(recs)
+		require.Len(t, next(t, l).Records, 3)
+		require.Len(t, next(t, l).Records, 3)
+	})
+	t.Run("ARecordLargerThanItsPartComesAlone", func(t *testing.T) {
+		t.Parallel()
+		c := newTestClaim(Limit{Records: 100, Bytes: 3})
+		l := c.NewLine(LineConfig{Order: Unordered, Lanes: 2, MaxBatch: 10})
+		c.Add(raws("a", "b"))
+		require.Len(t, next(t, l).Records, 1)
+		require.Len(t, next(t, l).Records, 1)
 	})
 	t.Run("NothingSettlesOnceClosed", func(t *testing.T) {
 		t.Parallel()
