@@ -17,9 +17,9 @@ import (
 type attempt struct {
 	context.Context // the delivery's, for its values
 	deadline        time.Time
-	scope           scope
-	root            handlerTx
-	batch           *pgx.Batch // of a handler whose effects are queued, instead of a transaction
+	// The handler has a transaction, or queues into a batch. Both are nil for a trip, in which no handler runs.
+	*executing
+	batch *pgx.Batch
 
 	mu       sync.Mutex
 	done     chan struct{} // made when it is first asked for
@@ -28,12 +28,35 @@ type attempt struct {
 	finished []func(error) // to be told what the attempt came to
 }
 
+// executing is what a handler has that executes its SQL.
+type executing struct {
+	scope scope
+	root  handlerTx
+}
+
 type afterFunc struct{ f func() }
 
+// newAttempt is for a handler that executes.
 func newAttempt(delivery context.Context, deadline time.Time) *attempt {
-	a := &attempt{Context: delivery, deadline: deadline}
+	x := &struct {
+		attempt
+		in executing
+	}{}
+	a := &x.attempt
+	a.Context, a.deadline, a.executing = delivery, deadline, &x.in
 	a.root.scope = &a.scope
 	a.scope.attempt = a
+	return a
+}
+
+// newQueueing is for a handler that queues.
+func newQueueing(delivery context.Context, deadline time.Time) *attempt {
+	x := &struct {
+		attempt
+		in pgx.Batch
+	}{}
+	a := &x.attempt
+	a.Context, a.deadline, a.batch = delivery, deadline, &x.in
 	return a
 }
 
@@ -69,7 +92,7 @@ func (a *attempt) Value(key any) any {
 	case record.Transaction:
 		return true
 	case txKey:
-		if a.batch == nil {
+		if a.executing != nil {
 			return &a.root
 		}
 		return nil

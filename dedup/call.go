@@ -22,22 +22,23 @@ const (
 type entry struct {
 	r     *record.Record
 	c     *call
+	rank  uint64 // the first half of its key, for sorting
 	state entryState
 
 	// answer is what the inbox said in the group that has it in hand.
 	answer  Answer
 	mode    mode
-	since   time.Time     // when its handler began to run
-	took    time.Duration // how long that run was
 	touched bool          // it executed SQL
 	raw     bool          // it had the connection itself in hand
-	cause   error         // what it came to, before any verb
-	verdict *DeadError    // what its row says, if the answer is DeadOwn
 	moved   bool          // the row of its place says so
 	parked  bool          // a record of its key is, behind which it must wait
+	ask     bool          // only an inbox row can tell what is known of it
+	since   time.Time     // when its handler began to run
+	took    time.Duration // how long that run was
+	cause   error         // what it came to, before any verb
+	verdict *DeadError    // what its row says, if the answer is DeadOwn
 	first   *entry        // of its group, whose copy it is
 	img     *image        // of an offset store: its partition's, once that is acquired
-	ask     bool          // only an inbox row can tell what is known of it
 	// attempt is that of a handler which has queued, and from, to are its statements in the writer's pipeline.
 	attempt  *attempt
 	queries  []pgx.QueuedQuery

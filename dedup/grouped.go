@@ -92,7 +92,7 @@ func (g *group) attemptAll(set []*entry) (verdict, error) {
 	rs := make([]*record.Record, len(set))
 	for i, e := range set {
 		e.since = start
-		e.r.Begin()
+		e.r.BeginAt(start)
 		rs[i] = e.r
 	}
 	g.w.begin(g, a, set...)

@@ -2,7 +2,9 @@ package dedup
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -103,10 +105,15 @@ func (g *group) sortRows() {
 	g.w.order = g.w.order[:0]
 	for _, e := range g.entries {
 		if e.first == nil {
+			key := g.rt.key(e.r)
+			e.rank = binary.BigEndian.Uint64(key[:])
 			g.w.order = append(g.w.order, e)
 		}
 	}
 	slices.SortFunc(g.w.order, func(a, b *entry) int {
+		if a.rank != b.rank {
+			return cmp.Compare(a.rank, b.rank)
+		}
 		x, y := g.rt.key(a.r), g.rt.key(b.r)
 		return bytes.Compare(x[:], y[:])
 	})

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/headrace/headrace/fault"
 )
 
@@ -45,10 +43,9 @@ func (g *group) workQueued() verdict {
 // queue runs e's handler. It has no connection, so there is nothing to undo.
 func (g *group) queue(e *entry) verdict {
 	start := time.Now()
-	a := newAttempt(e.c.ctx, start.Add(g.rt.cfg.AttemptTimeout))
-	a.batch = &pgx.Batch{}
+	a := newQueueing(e.c.ctx, start.Add(g.rt.cfg.AttemptTimeout))
 	e.since, e.attempt = start, a
-	e.r.Begin()
+	e.r.BeginAt(start)
 	g.w.begin(g, a, e)
 	err := g.callQueue(a, e)
 	if !g.w.end(a) {

@@ -54,9 +54,9 @@ func (t *trip) run() {
 	t.at = len(t.line)
 	w := t.g.w
 	now := time.Now()
-	t.a = newAttempt(t.line[0].c.ctx, now.Add(t.g.rt.cfg.AttemptTimeout+t.g.allowance()))
+	t.a = &attempt{Context: t.line[0].c.ctx, deadline: now.Add(t.g.rt.cfg.AttemptTimeout + t.g.allowance())}
 	for _, e := range t.line {
-		e.r.Begin()
+		e.r.BeginAt(now)
 	}
 	w.begin(t.g, t.a, t.line...)
 	w.hand(t.a, true, t.line...)
@@ -97,12 +97,10 @@ func (t *trip) close() {
 // sent when they are through.
 func (t *trip) exchange() {
 	apart := t.ahead < len(t.line) && t.looks(t.line[:t.ahead])
-	t.sendAhead()
-	if apart && (!t.sync() || !t.readAhead() || !t.readSync()) {
+	if !t.sendAhead() || apart && (!t.sync() || !t.readAhead() || !t.readSync()) {
 		return
 	}
-	t.sendOthers()
-	if !t.sync() || !apart && !t.readAhead() {
+	if !t.sendOthers() || !t.sync() || !apart && !t.readAhead() {
 		return
 	}
 	t.sealed = t.readOthers() && !t.split
@@ -118,21 +116,23 @@ func (t *trip) looks(es []*entry) bool {
 	return false
 }
 
-func (t *trip) sendAhead() {
+func (t *trip) sendAhead() bool {
 	if t.again {
 		t.own(toSavepoint)
 	}
-	t.send(t.line[:t.ahead])
+	return t.send(t.line[:t.ahead])
 }
 
-func (t *trip) sendOthers() {
+func (t *trip) sendOthers() bool {
 	if t.moves() {
 		t.own(moveTexts[0])
 		t.own(moveTexts[1])
 	}
-	t.send(t.line[t.ahead:])
+	if !t.send(t.line[t.ahead:]) {
+		return false
+	}
 	if t.split {
-		return
+		return true
 	}
 	t.p.SendFlushRequest()
 	for _, s := range t.tail {
@@ -141,25 +141,36 @@ func (t *trip) sendOthers() {
 	for _, sql := range commitTexts {
 		t.own(sql)
 	}
+	return true
 }
 
 // moves says whether the savepoint moves behind those ahead.
 func (t *trip) moves() bool { return t.ahead > 0 && t.ahead < len(t.line) }
 
-func (t *trip) send(es []*entry) {
+// part is how many statements go to the server together: it works on them while the next are written, and pgx makes a buffer
+// anew for whatever it writes at once.
+const part = 256
+
+func (t *trip) send(es []*entry) bool {
+	n := 0
 	for _, e := range es {
 		for _, s := range t.statements(e) {
 			s.send(t.p, s.values, s.types, s.fn != nil)
+			if n++; n%part == 0 && !t.sent(t.p.Flush()) {
+				return false
+			}
 		}
 	}
+	return true
 }
 
-func (t *trip) sync() bool {
-	if err := t.p.Sync(); err != nil {
+func (t *trip) sync() bool { return t.sent(t.p.Sync()) }
+
+func (t *trip) sent(err error) bool {
+	if err != nil {
 		t.at, t.err, t.ours = 0, err, true
-		return false
 	}
-	return true
+	return err == nil
 }
 
 func (t *trip) own(sql string) { t.p.SendQueryParams(sql, nil, nil, nil, nil) }

@@ -217,7 +217,7 @@ func (g *group) attempt(e *entry) verdict {
 	a := newAttempt(e.c.ctx, start.Add(g.rt.cfg.AttemptTimeout))
 	a.root.inner, a.scope.texts, a.scope.anew = g.tx, &g.w.texts, e.anew
 	e.since = start
-	e.r.Begin()
+	e.r.BeginAt(start)
 	g.w.begin(g, a, e)
 	err := g.call(a, e)
 	if !g.w.end(a) {

@@ -166,17 +166,19 @@ func (r *Record) Domain() string { return r.domain }
 // Begin starts the record's running time, which the watchdog looks at; End stops it. The owner begins it when it hands
 // the record out; the stack ends it at its door and begins it again around decoding and each attempt, so that waits in
 // a writer's queue, back-offs and holds do not count.
-func (r *Record) Begin() {
+func (r *Record) Begin() { r.BeginAt(time.Now()) }
+
+// BeginAt is Begin for whoever has looked at the clock.
+func (r *Record) BeginAt(now time.Time) {
 	r.attempt.Store(int32(r.Attempts) + 1)
-	r.began.Store(int64(time.Since(epoch)))
+	r.began.Store(int64(now.Sub(epoch)))
 }
 
 // BeginAll is Begin for each of rs, at one moment.
 func BeginAll(rs []*Record) {
-	now := int64(time.Since(epoch))
+	now := time.Now()
 	for _, r := range rs {
-		r.attempt.Store(int32(r.Attempts) + 1)
-		r.began.Store(now)
+		r.BeginAt(now)
 	}
 }
 
