@@ -25,6 +25,9 @@ type bench struct {
 	self    string // this binary
 	jvm     *jvm
 	results []result.Result
+
+	// inbox is what the next runs find in Headrace's inbox.
+	inbox remembered
 }
 
 // start brings a real broker and a Postgres with production's durability up.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,7 +87,7 @@ func (b *bench) progress(t trial, round int, c contender, run result.Run, err er
 // spec is what a child of the contender is told.
 func (b *bench) spec(topic *load.Topic, c contender) child.Spec {
 	spec := child.Spec{
-		Bootstrap: b.bootstrap(), DSN: b.dsn, JDBC: b.jdbc, Topic: topic.Name, Group: fmt.Sprintf("bench-%d", time.Now().UnixNano()),
+		Bootstrap: b.bootstrap(), DSN: b.dsn, JDBC: b.jdbc, Topic: topic.Name, Group: cmp.Or(b.inbox.group, fmt.Sprintf("bench-%d", time.Now().UnixNano())),
 		Partitions: topic.Partitions, Records: topic.Records, Mode: c.mode, Options: c.options,
 	}
 	if b.profile != "" && c.jvm == "" {
@@ -110,7 +111,7 @@ func (b *bench) once(ctx context.Context, topic *load.Topic, c contender, svc *s
 	if c.silent {
 		svc = nil
 	}
-	if err := errors.Join(load.Reset(ctx, b.db, topic.Keys), svc.forget(ctx)); err != nil {
+	if err := errors.Join(b.reset(ctx, topic), svc.forget(ctx)); err != nil {
 		return run, err
 	}
 	spec := b.spec(topic, c)

@@ -83,7 +83,7 @@ func (b *bench) underLoad(ctx context.Context, c contender, rate float64) (run r
 	if err != nil {
 		return run, err
 	}
-	if err := load.Reset(ctx, b.db, topic.Keys); err != nil {
+	if err := b.reset(ctx, topic); err != nil {
 		return run, err
 	}
 	c.options.Latency = true

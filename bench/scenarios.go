@@ -32,6 +32,7 @@ var scenarios = []scenario{
 	{"latency", "from due to committed, an open loop at 10, 50 and 90 % of the top rate, and at 20 records a second", latency},
 	{"outbox", "events from their transactions into Kafka at 3 ms a produce, against watermill-sql; and routes with an event a record, against none", outboxes},
 	{"parking", "records into parking, and out of it through the whole stack, alone and beside a million that wait (BENCH_BACKLOG)", parkings},
+	{"inbox-size", "rate, and latency at half of it, of an inbox that is empty and of one that has a million rows (BENCH_BACKLOG)", inboxSize},
 	{"memory", "a backlog at full speed, and behind a slow handler", memory},
 }
 

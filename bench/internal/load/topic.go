@@ -43,6 +43,8 @@ type Topic struct {
 	Fresh int
 	// Dead is how many can never succeed.
 	Dead int
+	// Remembered is how many rows the inbox has before the run.
+	Remembered int
 	// Unlucky is how many of the others are of keys that fail or hang for ever. Nobody waits for them.
 	Unlucky int
 }
