@@ -8,6 +8,7 @@
 # make schedules  N random schedules of failures, of which make test runs some (test/schedule)
 # make attack  scenarios of faults on a real cluster, and an audit after each (test/attack)
 # make release the command for each platform, reproducible, with a bill of materials each (.ci/release)
+# make soak   MINUTES of steady load with a fault a minute, and a plot of what grew (test/attack)
 # make fmt    format
 # make ci     what CI runs
 
@@ -27,7 +28,7 @@ GOFUMPT_VERSION       := v0.12.0
 GOVULNCHECK_VERSION   := v1.9.0
 CYCLONEDX_VERSION     := v1.10.0
 
-.PHONY: test lint fmt demo outage up down docker bench fuzz schedules attack release tools ci
+.PHONY: test lint fmt demo outage up down docker bench fuzz schedules attack soak release tools ci
 
 test:
 	@$(if $(RACE),,echo "no C compiler: without the race detector")
@@ -82,6 +83,10 @@ attack:
 
 release:
 	.ci/release
+MINUTES ?= 60
+PLOT    ?= soak.svg
+soak:
+	$(GO) run ./test/attack -soak $(MINUTES) -seed $(SEED) -plot $(PLOT)
 
 tools:
 	$(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)

@@ -5,8 +5,13 @@
 //	make attack SEED=7 SECONDS=60 SCENARIO=mixed RUNS=3
 //	go run ./test/attack -scenario consumer-kill,postgres-lost-commits
 //
+//	make soak MINUTES=60 PLOT=docs/soak.svg
+//
 // A scenario is a fault's name, the name of what is broken (consumers, brokers, database: its faults, one at a time), mixed
 // (all three side by side), or each (every fault alone, in turn). It prints a line of JSON a run to standard output, and
 // what it does to standard error. The exit code is 1 if a run had violations: its logs are kept, and its seed draws the same
 // records and the same faults again. How they meet in time is the machine's.
+//
+// A soak is steady load at half of what two members can do, with a fault and a rebalance a minute and the inbox swept all the
+// time. It writes a plot of what must not grow, and says of each series whether it did.
 package main

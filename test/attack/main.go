@@ -24,6 +24,8 @@ type options struct {
 	runs     int
 	rate     int
 	keep     bool
+	soak     int
+	plot     string
 }
 
 func main() {
@@ -37,6 +39,8 @@ func main() {
 	flag.IntVar(&o.runs, "runs", 1, "how often the scenarios are run")
 	flag.IntVar(&o.rate, "rate", 60, "records a second of each of the producers")
 	flag.BoolVar(&o.keep, "keep", false, "keep the logs of runs without violations too")
+	flag.IntVar(&o.soak, "soak", 0, "instead of scenarios, minutes of steady load")
+	flag.StringVar(&o.plot, "plot", "soak.svg", "file for what a soak has seen")
 	flag.Parse()
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
@@ -64,6 +68,9 @@ func (o options) run(ctx context.Context) (ok bool, err error) {
 		return false, err
 	}
 	defer func() { _ = l.Close() }()
+	if o.soak > 0 {
+		return o.soaks(ctx, l)
+	}
 	ok = true
 	for n := range o.runs {
 		for _, sc := range scenarios {
@@ -79,4 +86,14 @@ func (o options) run(ctx context.Context) (ok bool, err error) {
 		}
 	}
 	return ok, nil
+}
+
+// soaks says whether a soak had no violations. Its rate is half the top rate, unless one was asked for.
+func (o options) soaks(ctx context.Context, l *lab.Lab) (ok bool, err error) {
+	k := soak{lab: l, seed: o.seed, lasts: time.Duration(o.soak) * time.Minute, plot: o.plot}
+	report, err := k.run(ctx)
+	if err != nil {
+		return false, err
+	}
+	return len(report.Violations) == 0, json.NewEncoder(os.Stdout).Encode(report)
 }
