@@ -35,7 +35,7 @@ func MessageOf(r *record.Record, err error, by func(error) string) string {
 	if err == nil {
 		return ""
 	}
-	text := strings.ToValidUTF8(redact.Said(err, by), "\uFFFD")
+	text := strings.ToValidUTF8(redact.Head(redact.Said(err, by)), "\uFFFD")
 	text = redact.Own(text, "value", r.Value)
 	for _, h := range r.Headers {
 		text = redact.Own(text, "header", h.Value)

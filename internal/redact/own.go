@@ -39,13 +39,17 @@ func words(text, word, instead string) string {
 			before, _ = utf8.DecodeLastRuneInString(rest[:i])
 		}
 		after, _ := utf8.DecodeRuneInString(rest[i+len(word):])
-		out.WriteString(rest[:i])
+		end := i + len(word)
 		if partOfWord(before, first(word)) || partOfWord(last(word), after) {
-			out.WriteString(word)
+			_, size := utf8.DecodeRuneInString(word)
+			end = i + size // one that stands alone may begin within it
+			out.WriteString(rest[:end])
 		} else {
+			out.WriteString(rest[:i])
 			out.WriteString(instead)
 		}
-		before, rest = last(word), rest[i+len(word):]
+		before, _ = utf8.DecodeLastRuneInString(rest[:end])
+		rest = rest[end:]
 	}
 	if out.Len() == 0 {
 		return text

@@ -23,14 +23,19 @@ func Error(err error) string {
 // Text is s as it may be kept and shown: valid UTF-8, what must not leave replaced by ***, at most MaxText bytes and cut
 // between runes.
 func Text(s string) string {
-	if len(s) > scanned {
-		s = s[:scanned]
-		// Cut at a space: a secret has none, so none is cut in two.
-		if i := strings.LastIndexAny(s, " \n\t"); i > 0 {
-			s = s[:i]
-		}
+	return Trim(Values(Secrets(strings.ToValidUTF8(Head(s), "\uFFFD"))), MaxText)
+}
+
+// Head is as much of a text as is looked at. It is cut at a space: a secret has none, so none is cut in two.
+func Head(s string) string {
+	if len(s) <= scanned {
+		return s
 	}
-	return Trim(Values(Secrets(strings.ToValidUTF8(s, "\uFFFD"))), MaxText)
+	s = s[:scanned]
+	if i := strings.LastIndexAny(s, " \n\t"); i > 0 {
+		s = s[:i]
+	}
+	return s
 }
 
 // text asks an error for its text. A typed nil pointer in an error panics when it is asked.

@@ -64,6 +64,7 @@ func TestOwn(t *testing.T) {
 	for _, c := range []struct{ text, value, want string }{
 		{"no account acc-17 here", "acc-17", "no account [key] here"},
 		{"acc-17", "acc-17", "[key]"},
+		{"xaa aa aa", "aa aa", "xaa [key]"},
 		{"acc-17acc-17 acc-17, acc-171", "acc-17", "acc-17acc-17 [key], acc-171"},
 		{"order 1 of 10", "1", "order 1 of 10"},
 		{`bad "say \"hi\"\n"`, "say \"hi\"\n", `bad "[key]"`},
