@@ -83,6 +83,7 @@ attack:
 
 release:
 	.ci/release
+
 MINUTES ?= 60
 PLOT    ?= soak.svg
 soak:
