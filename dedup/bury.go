@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -138,6 +139,9 @@ func (y *graveyard) add(b *burial) error {
 
 func (y *graveyard) dig() {
 	defer y.rt.in.left()
+	// The records of a message die at once, and this goroutine would run before those of all but the first of them: without a
+	// step back that one would have a transaction of its own.
+	runtime.Gosched()
 	for {
 		batch := y.take()
 		if len(batch) == 0 {

@@ -38,6 +38,8 @@ type entry struct {
 	cause   error         // what it came to, before any verb
 	verdict *DeadError    // what its row says, if the answer is DeadOwn
 	first   *entry        // of its group, whose copy it is
+	frail   bool          // it is likely to fail, and runs behind those that are not
+	charged bool          // its handler, or what that queued, failed in this group
 	img     *image        // of an offset store: its partition's, once that is acquired
 	// attempt is that of a handler which has queued, and from, to are its statements in the writer's pipeline.
 	attempt  *attempt

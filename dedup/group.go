@@ -40,6 +40,7 @@ type group struct {
 	late   bool          // they were worked on as one, and their time was up
 	todo   []*entry      // those whose handlers run
 	idle   []*entry      // fresh, but behind one that waits for another transaction, or is parked: their rows are taken back
+	firm   int           // how many of todo come before those that are likely to fail
 	next   int           // the first of todo that has not run
 	done   []*entry      // those that ran well, in order
 	mark   int           // the savepoint stands after this many of done
@@ -47,6 +48,7 @@ type group struct {
 
 	line  []*entry // those whose queued statements are to be sent
 	split bool     // somebody looks at results before COMMIT
+	dare  int      // how many of those that are likely to fail the next trip is for
 	told  bool     // the hook knows how it ended
 	anew  bool     // statements are described anew, or were: what the connection remembered of them is in doubt
 
@@ -126,7 +128,7 @@ func (g *group) add(e *entry) {
 		g.hold(e)
 		return
 	}
-	g.solo = e.solo
+	g.solo, e.frail = e.solo, g.rt.frail.has(e)
 	e.c.move(e, taken)
 	g.entries = append(g.entries, e)
 }

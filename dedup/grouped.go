@@ -22,11 +22,20 @@ func (g *group) workGrouped() verdict {
 	if g.gone.Load() {
 		return ended
 	}
-	v := g.solve(set)
+	v := g.solveApart(set)
 	if v == cutOff {
 		return kept
 	}
 	return v
+}
+
+// solveApart has another call for those that are likely to fail.
+func (g *group) solveApart(set []*entry) verdict {
+	firm := firmOf(set)
+	if v := g.solve(set[:firm]); v != kept {
+		return v
+	}
+	return g.solve(set[firm:])
 }
 
 // solve has the handler called for set, in order, until each has its verdict or the group ends: kept to go on, cutOff to
@@ -57,6 +66,8 @@ func (g *group) solve(set []*entry) verdict {
 			set[0].cause = err
 			g.charge(set[0], undone)
 		case g.ofAll(set, err):
+		case set[0].frail:
+			return g.solveFrail(set)
 		default:
 			half := len(set) / 2
 			if v := g.solve(set[:half]); v != kept {
@@ -65,6 +76,23 @@ func (g *group) solve(set []*entry) verdict {
 			set = set[half:]
 		}
 	}
+}
+
+// solveFrail does not halve: most of set are expected to fail. Each is alone, and those behind one that does not are twice as
+// many.
+func (g *group) solveFrail(set []*entry) verdict {
+	for n := 1; len(set) > 0; {
+		n = min(n, len(set))
+		part := slices.Clone(set[:n])
+		if v := g.solve(set[:n]); v != kept {
+			return v
+		}
+		set = set[n:]
+		if n *= 2; slices.ContainsFunc(part, func(e *entry) bool { return e.mode == failing }) {
+			n = 1
+		}
+	}
+	return kept
 }
 
 // decided says that the group has got somewhere: what is left may wait for the next.

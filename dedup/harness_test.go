@@ -46,6 +46,13 @@ func eachWay(t *testing.T, tests func(t *testing.T)) {
 	t.Run("inbox_by_COPY", tests)
 }
 
+// eachTrip is eachStore, and once more with trips of a few records, and savepoints on their way, as soon as one fails: what
+// is shown with few records holds for several trips and savepoints a group as well.
+func eachTrip(t *testing.T, tests func(t *testing.T)) {
+	eachStore(t, tests)
+	t.Run("short_trips", tests)
+}
+
 func storeOf(t *testing.T) Store {
 	if strings.Contains(t.Name(), "/offset_store") {
 		return ByOffset
@@ -110,6 +117,13 @@ func newBench(t *testing.T, s setup) *workbench {
 	}
 	b.rt, err = b.in.Route(t.Context(), named(s.route))
 	require.NoError(t, err)
+	if strings.Contains(t.Name(), "/short_trips") {
+		b.rt.reach.least, b.rt.reach.every = 3, 2
+	}
+	if strings.Contains(t.Name(), "/savepoints_on_the_way") {
+		b.rt.reach.every = 2
+		b.rt.reach.failed(int(b.rt.reach.most))
+	}
 	if strings.Contains(t.Name(), "/inbox_by_COPY") {
 		b.rt.caution.least = 1
 	}

@@ -140,6 +140,7 @@ func (in *Inbox) Route(ctx context.Context, cfg RouteConfig) (*Route, error) {
 
 func newRoute(in *Inbox, cfg RouteConfig, consumer int32) *Route {
 	rt := &Route{in: in, cfg: cfg, consumer: consumer, sql: newOpenSQL(cfg), flight: make(map[uuid.UUID]flying)}
+	rt.reach.least, rt.reach.every, rt.reach.most = leastReach, saveEvery, int32(cfg.MaxBatch)
 	rt.pace = newPace(cfg.MaxBatch, in.cfg.MaxBatchTime)
 	rt.changed.L = &rt.mu
 	rt.caution.least = copyAtLeast

@@ -223,6 +223,7 @@ func (g *group) sort() bool {
 		}
 	}
 	g.rt.in.answered(g.rt, counts[:])
+	g.firm = g.w.frailLast(g.todo)
 	return len(g.todo) > 0
 }
 

@@ -111,15 +111,20 @@ func (g *group) callQueue(a *attempt, e *entry) (err error) {
 
 // send sends the line until it goes through or nothing of it is left.
 func (g *group) send() verdict {
-	again, ahead := false, 0
+	again, on, ahead := false, false, 0
 	for len(g.line) > 0 {
-		t := &trip{g: g, line: g.line, ahead: ahead, again: again, split: g.mustSplit()}
+		t := g.newTrip(ahead)
+		t.again, t.on = again, on
 		if v := g.travel(t); v != kept {
 			return v
 		}
-		if t.at == len(t.line) {
-			return kept // without COMMIT: that comes now
+		if t.at == len(t.line) { // without COMMIT: that comes now, if these are all
+			t.reached(true)
+			g.line = g.line[t.at:]
+			g.line, again, on, ahead = g.cutLine(0), false, true, 0
+			continue
 		}
+		t.reached(false)
 		g.arrived(t)
 		before := slices.Clone(g.line[:t.at])
 		if v := g.settleTrip(t, g.line[t.at]); v == cutOff {
@@ -128,13 +133,42 @@ func (g *group) send() verdict {
 			return v
 		}
 		g.line = g.standing(g.line)
-		again, ahead = true, common(before, g.line)
+		again, on, ahead = true, false, common(before, g.line)
 		g.line = g.cutLine(ahead)
 	}
 	if again && !g.exec(toSavepoint) {
 		return g.blame(nil)
 	}
 	return kept
+}
+
+// newTrip is for the line, or as much of it as may well get through: those that are likely to fail have trips of their own.
+func (g *group) newTrip(ahead int) *trip {
+	t := &trip{g: g, ahead: ahead}
+	n := firmOf(g.line) - ahead
+	if n > 0 {
+		n, t.every = g.rt.reach.of(n)
+	} else {
+		t.frail = true
+		n = min(max(g.dare, 1), len(g.line)-ahead)
+	}
+	t.line = g.line[:ahead+n]
+	t.split = len(t.line) < len(g.line) || g.mustSplit()
+	return t
+}
+
+// reached learns how far the next trip should go.
+func (t *trip) reached(passed bool) {
+	switch reach := &t.g.rt.reach; {
+	case t.frail && passed:
+		t.g.dare = 2 * len(t.line)
+	case t.frail:
+		t.g.dare = 1
+	case passed:
+		reach.passed(t.at)
+	default:
+		reach.failed(t.at)
+	}
 }
 
 // settleTrip deals with e, at which t failed: it is to be sent again, or has its verdict.
@@ -208,14 +242,15 @@ func (g *group) travel(t *trip) verdict {
 	return g.interrupted(t)
 }
 
-// arrived takes note that those ahead stand behind the savepoint.
+// arrived takes note of those who stand behind the savepoint.
 func (g *group) arrived(t *trip) {
-	if t.ahead == 0 || t.at < t.ahead {
-		return
+	if n := t.stands(t.at); n > 0 {
+		g.passed(t.line[:n])
+		g.line, t.at = g.line[n:], t.at-n
+		g.mark = len(g.done)
+	} else if t.on {
+		g.mark = len(g.done)
 	}
-	g.passed(t.line[:t.ahead])
-	g.mark = len(g.done)
-	g.line, t.at = g.line[t.ahead:], t.at-t.ahead
 }
 
 // passed is for those whose statements went through.

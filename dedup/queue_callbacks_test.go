@@ -17,7 +17,7 @@ import (
 
 func TestQueue_Callbacks(t *testing.T) {
 	t.Parallel()
-	eachStore(t, testQueueCallbacks)
+	eachTrip(t, testQueueCallbacks)
 }
 
 func testQueueCallbacks(t *testing.T) {

@@ -84,7 +84,7 @@ func testQueueOneThatFailsIsLeftOutAlone(t *testing.T) {
 
 func TestQueue(t *testing.T) {
 	t.Parallel()
-	eachStore(t, testQueue)
+	eachTrip(t, testQueue)
 }
 
 func testQueue(t *testing.T) {

@@ -23,6 +23,7 @@ type Route struct {
 	graves   graveyard
 	suspects *suspects
 	caution  caution
+	reach    reach
 	offsets  *offsetStore // of an offset store, nil otherwise
 	replays  *Route       // of an offset store: the inbox of its replays
 	parent   *Route       // of such an inbox: the offset store's route
@@ -31,6 +32,7 @@ type Route struct {
 	changed sync.Cond // the queue may have something for a writer
 	queue   []*call
 	pace    pace
+	frail   frail
 	flight  map[uuid.UUID]flying // by ids
 	closed  bool
 	stopped error // a handler ended a transaction: nothing more runs
@@ -188,6 +190,7 @@ func (rt *Route) finish(g *group) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	rt.inHand--
+	rt.frail.learn(g)
 	for _, e := range g.entries {
 		delete(rt.flight, rt.key(e.r))
 		e.r.Spent += e.charge()

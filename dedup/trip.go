@@ -17,14 +17,20 @@ import (
 //
 //	[rollback to the savepoint] ─► those ahead ─► [the savepoint moves] ─► the others ─► flush ─► before COMMIT ─► COMMIT
 //
+// While records of the route fail, the trip is not for all, and the savepoint moves on its way (reach.go).
+//
 // The server skips what comes after an error, so nothing of a trip commits that did not go through as a whole. The flush
 // lets the answers to the records' statements come while COMMIT is still on its way: from then on no deadline may cancel
 // anything, for a COMMIT that is cancelled while it waits for a standby stands without it.
 type trip struct {
 	g     *group
 	line  []*entry
-	ahead int // how many ran well before and run again, for those behind a savepoint moved behind them
-	again bool
+	ahead int  // how many ran well before and run again, for those behind a savepoint moved behind them
+	again bool // from the savepoint
+	on    bool // from where the trip before has come to, behind which the savepoint moves
+	every int  // the savepoint moves behind each so many of the others, 0: it does not
+	frail bool // the others are likely to fail
+	blind int  // the first of the others of whom there is a function for a result: behind it the savepoint stays
 	split bool
 	tail  []queuedStatement // before COMMIT
 
@@ -94,9 +100,13 @@ func (t *trip) close() {
 //
 // A function for a result of those ahead fails -> the server, which has seen no error, goes on and moves the savepoint
 // behind that record -> going back to it would keep what the record wrote. So where there are such functions the rest is
-// sent when they are through.
+// sent when they are through, and on its way the savepoint moves no further than to the first of them.
 func (t *trip) exchange() {
 	apart := t.ahead < len(t.line) && t.looks(t.line[:t.ahead])
+	t.blind = t.ahead
+	for t.every > 0 && t.blind < len(t.line) && !t.looks(t.line[t.blind:t.blind+1]) {
+		t.blind++
+	}
 	if !t.sendAhead() || apart && (!t.sync() || !t.readAhead() || !t.readSync()) {
 		return
 	}
@@ -120,15 +130,11 @@ func (t *trip) sendAhead() bool {
 	if t.again {
 		t.own(toSavepoint)
 	}
-	return t.send(t.line[:t.ahead])
+	return t.send(0, t.ahead)
 }
 
 func (t *trip) sendOthers() bool {
-	if t.moves() {
-		t.own(moveTexts[0])
-		t.own(moveTexts[1])
-	}
-	if !t.send(t.line[t.ahead:]) {
+	if !t.send(t.ahead, len(t.line)) {
 		return false
 	}
 	if t.split {
@@ -144,17 +150,37 @@ func (t *trip) sendOthers() bool {
 	return true
 }
 
-// moves says whether the savepoint moves behind those ahead.
-func (t *trip) moves() bool { return t.ahead > 0 && t.ahead < len(t.line) }
+// moves says whether the savepoint moves right before the record at i.
+func (t *trip) moves(i int) bool {
+	switch {
+	case i == 0:
+		return t.on
+	case i <= t.ahead || t.every == 0:
+		return i == t.ahead
+	}
+	return i <= t.blind && (i-t.ahead)%t.every == 0
+}
+
+// stands is the last up to at right before which the savepoint has moved, 0 for none.
+func (t *trip) stands(at int) int {
+	for at > 0 && !t.moves(at) {
+		at--
+	}
+	return at
+}
 
 // part is how many statements go to the server together: it works on them while the next are written, and pgx makes a buffer
 // anew for whatever it writes at once.
 const part = 256
 
-func (t *trip) send(es []*entry) bool {
+func (t *trip) send(from, to int) bool {
 	n := 0
-	for _, e := range es {
-		for _, s := range t.statements(e) {
+	for i := from; i < to; i++ {
+		if t.moves(i) {
+			t.own(moveTexts[0])
+			t.own(moveTexts[1])
+		}
+		for _, s := range t.statements(t.line[i]) {
 			s.send(t.p, s.values, s.types, s.fn != nil)
 			if n++; n%part == 0 && !t.sent(t.p.Flush()) {
 				return false
@@ -186,16 +212,14 @@ func (t *trip) readAhead() bool {
 	return t.read(0, t.ahead)
 }
 
-func (t *trip) readOthers() bool {
-	if t.moves() && !t.readMove(t.ahead) {
-		return false
-	}
-	return t.read(t.ahead, len(t.line))
-}
+func (t *trip) readOthers() bool { return t.read(t.ahead, len(t.line)) }
 
 // read reads the answers to those from, up to to, in the order of send.
 func (t *trip) read(from, to int) bool {
 	for i, e := range t.line[from:to] {
+		if t.moves(from+i) && !t.readMove(from+i) {
+			return false
+		}
 		err := t.readAll(e)
 		if t.taken {
 			return false

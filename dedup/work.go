@@ -55,7 +55,7 @@ func (g *group) up() *entry {
 // workExecuted runs the handlers in order.
 func (g *group) workExecuted() verdict {
 	for e := g.up(); e != nil; e = g.up() {
-		if g.since >= chunk && !g.advance() {
+		if (g.since >= chunk || g.since > 0 && g.next == g.firm+1) && !g.advance() {
 			return g.blame(nil)
 		}
 		v := g.attempt(e)
@@ -293,7 +293,7 @@ func (g *group) charge(e *entry, v verdict) {
 	switch v {
 	case leftOut, undone, cutOff, brokeOff:
 		meant, err := ofHandler(e.c.ctx, g.rt.cfg.Classifier, e.cause, v)
-		class = meant.String()
+		class, e.charged = meant.String(), true
 		g.fail(e, err)
 		if v == brokeOff {
 			_ = g.conn.Conn().PgConn().Conn().Close() // not pgx's Close, which would wait for the server

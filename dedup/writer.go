@@ -28,7 +28,7 @@ type writer struct {
 	// kept between groups, for their memory
 	calls               []*call
 	entries, todo, done []*entry
-	line                []*entry
+	line, last          []*entry
 	queries             []pgx.QueuedQuery // what was queued
 
 	mu      sync.Mutex

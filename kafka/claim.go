@@ -102,8 +102,12 @@ func (s *Source) limit(topic string, bytes int64) claim.Limit {
 	return l
 }
 
-// share gives every claim its share of memory anew. All claims of replay topics together have as much as one other: they
-// are empty nearly always, and would halve what the rest has. With Source.mu held.
+// replayShare is the part of the memory that all claims of replay topics have together beside others, at most as much as
+// one other: they are empty nearly always, and at one partition half of it would lie idle, of which the others are short while
+// keys fail.
+const replayShare = 8
+
+// share gives every claim its share of memory anew. With Source.mu held.
 func (s *Source) share() {
 	replays := 0
 	for at := range s.claims {
@@ -111,15 +115,27 @@ func (s *Source) share() {
 			replays++
 		}
 	}
-	part := s.cfg.MaxInFlightBytes / int64(max(len(s.claims)-replays+min(replays, 1), 1))
+	part, replay := shares(s.cfg.MaxInFlightBytes, int64(len(s.claims)-replays), int64(replays))
 	for at, o := range s.claims {
 		bytes := part
 		if s.replays(at.topic) {
-			bytes /= int64(replays)
+			bytes = replay
 		}
 		o.SetLimit(s.limit(at.topic, bytes))
 	}
 	s.room()
+}
+
+// shares are what one of the ordinary claims has of all, and one of the replay topics'.
+func shares(all, ordinary, replays int64) (part, replay int64) {
+	switch {
+	case ordinary == 0:
+		return 0, all / max(replays, 1)
+	case replays == 0:
+		return all / ordinary, 0
+	}
+	together := all / max(replayShare, ordinary+1)
+	return (all - together) / ordinary, together / replays
 }
 
 // replays says whether a topic is read as a replay topic only. With Source.mu held.

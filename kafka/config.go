@@ -76,13 +76,14 @@ type SourceConfig struct {
 	// Defaults to 1 s.
 	CommitInterval time.Duration
 	// MaxInFlight caps the records of a partition that are fetched and not settled. Above it the partition is paused, below
-	// half of it resumed. Records that are settled behind one that is not do not count: one key that fails for long, and
+	// seven eighths of it resumed. Records that are settled behind one that is not do not count: one key that fails for long, and
 	// holds the offset, stops no other.
 	//
 	// Defaults to 20 times the largest MaxBatch of the topic's subscriptions, at least 2,000.
 	MaxInFlight int
 	// MaxInFlightBytes caps what the process has fetched from the watermarks on, settled or not, in bytes of memory; each
-	// claim has an equal share, all claims of replay topics together that of one. One fetch of each partition may exceed it.
+	// claim has an equal share, all claims of replay topics together that of one, or an eighth if that is less. One fetch of
+	// each partition may exceed it.
 	//
 	// Defaults to 32 MiB.
 	MaxInFlightBytes int64

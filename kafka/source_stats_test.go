@@ -88,7 +88,7 @@ func replayTopicsTakeNoMemory(w *world) {
 	for _, st := range s.Stats() {
 		require.False(w.t, st.Paused, "%+v", st)
 	}
-	w.produceMany(0, 80)
+	w.produceMany(0, 160) // more than seven eighths, with those
 	wait(5 * time.Second)
 	paused := 0
 	for _, st := range s.Stats() {

@@ -55,7 +55,8 @@ type Claim struct {
 	scratch  []byte
 }
 
-// Limit bounds the window. A claim is full from the limit on, and low again below half of it.
+// Limit bounds the window. A claim is full from the limit on, and low again below lowAt eighths of it: a window that had to be
+// half empty first would stand still behind the records that fail, until nearly the last of those before that half is dead.
 type Limit struct {
 	// Records are those that some line has not settled: a record that is not done for long, and holds the watermark, stops
 	// nobody else for their number.
@@ -112,7 +113,7 @@ func (c *Claim) Add(recs []*kgo.Record) {
 	for _, l := range c.lines {
 		l.enqueue(c.window[first:])
 	}
-	c.full = c.full || c.over(1)
+	c.full = c.full || c.over(whole)
 }
 
 // before is the offset of the record that was added last. The first one has none; nor has one of a log that was cut off
@@ -132,17 +133,25 @@ func size(rec *kgo.Record) int64 {
 	return int64(n)
 }
 
-// over says whether the window is at 1/part of its limit or above.
-func (c *Claim) over(part int) bool {
-	return c.open*part >= c.limit.Records || c.bytes*int64(part) >= c.limit.Bytes
+const (
+	whole = 8
+	lowAt = 7
+)
+
+// over says whether the window is at so many eighths of its limit or above.
+func (c *Claim) over(eighths int64) bool {
+	return int64(c.open) >= part(int64(c.limit.Records), eighths) || c.bytes >= part(c.limit.Bytes, eighths)
 }
+
+// part is so many eighths of n, rounded up, for a limit of any size: 1 is low at 0, and the largest number is not too large.
+func part(n, eighths int64) int64 { return n - n/whole*(whole-eighths) }
 
 // SetLimit changes the limit, for example because the process got more claims to share its memory.
 func (c *Claim) SetLimit(l Limit) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.limit = l
-	c.full = c.over(1)
+	c.full = c.over(whole)
 }
 
 // Full says whether nothing more should be fetched for now.
@@ -174,7 +183,7 @@ func (c *Claim) settled() {
 	if c.window[0].left == 0 {
 		c.advance()
 	}
-	if c.full && !c.over(2) {
+	if c.full && !c.over(lowAt) {
 		c.full = false
 		if c.OnLow != nil {
 			c.OnLow()

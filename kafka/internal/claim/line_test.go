@@ -2,7 +2,9 @@ package claim
 
 import (
 	"context"
+	"math"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -252,14 +254,14 @@ func laterLine(t *testing.T) {
 
 func TestClaim(t *testing.T) {
 	t.Parallel()
-	t.Run("FullUntilHalfIsSettled", func(t *testing.T) {
+	t.Run("FullUntilAnEighthIsSettled", func(t *testing.T) {
 		t.Parallel()
 		low := 0
-		c := New(Config{OnLow: func() { low++ }}, Limit{Records: 4, Bytes: 1 << 30})
-		l := c.NewLine(LineConfig{Order: Unordered, Lanes: 1, MaxBatch: 10})
-		c.Add(raws("a", "b", "c"))
+		c := New(Config{OnLow: func() { low++ }}, Limit{Records: 16, Bytes: 1 << 30})
+		l := c.NewLine(LineConfig{Order: Unordered, Lanes: 1, MaxBatch: 16})
+		c.Add(raws(strings.Split("abcdefghijklmno", "")...))
 		require.False(t, c.Full())
-		c.Add(raws("d"))
+		c.Add(raws("p"))
 		require.True(t, c.Full())
 		b := next(t, l)
 		settle(b.Records[1:3]...)
@@ -267,11 +269,23 @@ func TestClaim(t *testing.T) {
 		settle(b.Records[3])
 		require.False(t, c.Full(), "although the watermark stands")
 		require.Equal(t, 1, low)
-		c.Add(raws("e", "f"))
+		c.Add(raws("q", "r"))
 		require.False(t, c.Full(), "what is settled ahead of the watermark does not count")
 		c.NewLine(LineConfig{Order: Unordered, Lanes: 1, MaxBatch: 10})
 		c.Add(raws("g"))
 		require.True(t, c.Full(), "nobody has settled them for a line that came later")
+	})
+	t.Run("ALimitOfOneAndOneWithoutEndAreLowAgain", func(t *testing.T) {
+		t.Parallel()
+		low := 0
+		c := New(Config{OnLow: func() { low++ }}, Limit{Records: 1, Bytes: math.MaxInt64})
+		l := c.NewLine(LineConfig{Order: Unordered, Lanes: 1, MaxBatch: 1})
+		require.False(t, c.Full())
+		c.Add(raws("a"))
+		require.True(t, c.Full())
+		settle(next(t, l).Records...)
+		require.False(t, c.Full())
+		require.Equal(t, 1, low)
 	})
 	t.Run("BytesFillItToo", func(t *testing.T) {
 		t.Parallel()
