@@ -100,7 +100,8 @@ type Publisher struct {
 	single  *producer // see lone
 	running sync.WaitGroup
 	retired sync.WaitGroup
-	turn    chan struct{} // whose record is with single
+	turn    chan struct{}        // whose record is with single
+	forgot  map[string]time.Time // topics that were created again, and when a client forgot them
 }
 
 var _ message.Publisher = (*Publisher)(nil)

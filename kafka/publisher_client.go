@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -53,10 +54,12 @@ func (p *Publisher) lone() (*producer, error) {
 }
 
 // done takes the answer that a client had for a record.
-func (p *Publisher) done(by *producer, err error) {
+func (p *Publisher) done(by *producer, topic string, err error) {
 	defer by.users.Done()
 	if err == nil {
 		by.proven.Store(true)
+	} else if errors.Is(err, kerr.UnknownTopicID) {
+		p.forget(by, topic)
 	} else if isAny(err, refusedID) && !by.proven.Load() {
 		p.renew(by)
 	}

@@ -97,7 +97,7 @@ func (s shipment) hand(q *parcel) <-chan error {
 	}
 	by := s.pub.use()
 	by.client.TryProduce(context.WithoutCancel(q.ctx), q.rec.forClient(), func(_ *kgo.Record, err error) {
-		s.pub.done(by, err)
+		s.pub.done(by, q.rec.Topic, err)
 		answer <- err
 	})
 	return answer
@@ -128,7 +128,7 @@ func (s shipment) alone(q *parcel) {
 	by.client.Produce(ctx, q.rec.forClient(), func(_ *kgo.Record, err error) {
 		// The turn ends with the record and not with the caller's wait: context ends -> the next is handed over -> the
 		// client drops all that it has buffered for the partition, the next too.
-		s.pub.done(by, err)
+		s.pub.done(by, q.rec.Topic, err)
 		<-s.pub.turn
 		answer <- err
 	})
@@ -166,12 +166,13 @@ func (s shipment) ended(q *parcel) error {
 	return nil
 }
 
-// neighbours are those that failed for no reason of their own while their time is not over: the client was full, or it
-// dropped all that was buffered for the partition because an older record there had timed out.
+// neighbours are those that failed for no reason of their own while their time is not over: the client was full, it
+// dropped all that was buffered for the partition because an older record there had timed out, or it knew a topic that was
+// created again meanwhile.
 func (s shipment) neighbours(parcels []*parcel) []*parcel {
 	var left []*parcel
 	for _, q := range parcels {
-		innocent := errors.Is(q.err, kgo.ErrRecordTimeout) || errors.Is(q.err, kgo.ErrMaxBuffered)
+		innocent := errors.Is(q.err, kgo.ErrRecordTimeout) || errors.Is(q.err, kgo.ErrMaxBuffered) || errors.Is(q.err, kerr.UnknownTopicID)
 		if innocent && s.life.Err() == nil {
 			left = append(left, q)
 		}

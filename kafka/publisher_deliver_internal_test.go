@@ -29,6 +29,28 @@ func TestAFullClientDelaysAndLosesNothing(t *testing.T) {
 	require.EqualValues(t, 10, fake.PartitionInfo("t", 0).HighWatermark)
 }
 
+// TestATopicThatIsCreatedAgainIsWrittenTo has a client that knows the topic that was there before.
+func TestATopicThatIsCreatedAgainIsWrittenTo(t *testing.T) {
+	t.Parallel()
+	for name, alone := range map[string]bool{"Together": false, "Alone": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "t"))
+			require.NoError(t, err)
+			defer fake.Close()
+			p, err := NewPublisher(PublisherConfig{Client: ClientConfig{Brokers: fake.ListenAddrs(), Logger: slog.New(slog.DiscardHandler)}})
+			require.NoError(t, err)
+			defer func() { require.NoError(t, p.Close()) }()
+			rec := ProducerRecord{Topic: "t", Value: []byte("v"), Alone: alone}
+			require.NoError(t, p.PublishRecords(t.Context(), rec))
+			require.NoError(t, fake.DeleteTopic("t"))
+			require.NoError(t, fake.CreateTopic("t", 1, nil))
+			require.Eventually(t, func() bool { return p.PublishRecords(t.Context(), rec) == nil }, time.Minute, 100*time.Millisecond)
+			require.EqualValues(t, 1, fake.PartitionInfo("t", 0).HighWatermark)
+		})
+	}
+}
+
 func ten(topic string) []ProducerRecord {
 	recs := make([]ProducerRecord, 10)
 	for i := range recs {

@@ -243,6 +243,19 @@ func TestForwarderFailures(t *testing.T) {
 		requireInOrder(t, keyOnly(got, "b"), 1, 1000)
 	})
 
+	t.Run("ATopicThatIsCreatedAgainIsWrittenTo", func(t *testing.T) {
+		t.Parallel()
+		b := newBed(t, kfake.SeedTopics(1, "t"))
+		b.forward(b.config())
+		b.publish("t", keyed("k", 0, 10)...)
+		b.drained()
+		require.NoError(t, b.fake.DeleteTopic("t"))
+		require.NoError(t, b.fake.CreateTopic("t", 1, nil))
+		b.publish("t", keyed("k", 10, 10)...)
+		b.drained()
+		require.Len(t, b.read("t"), 10, "its sender knew the topic that was there before")
+	})
+
 	t.Run("WhoHasLostItsTurnNoLongerTellsWhatWaits", func(t *testing.T) {
 		t.Parallel()
 		b := newBed(t) // without the topic

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -18,6 +19,7 @@ import (
 type sender struct {
 	client *kgo.Client
 	work   sync.WaitGroup
+	anew   sync.Map // topics that were created again, to be forgotten
 }
 
 // maxWave bounds what is sent together, in bytes of records each of which would be a batch alone: less than the batch has.
@@ -83,14 +85,30 @@ func (s *sender) send(ctx context.Context, events []*event, results chan<- resul
 				w.answered(e, err)
 				continue
 			}
-			s.client.Produce(uncancelled, rec, func(_ *kgo.Record, err error) { w.answered(e, err) })
+			s.client.Produce(uncancelled, rec, func(_ *kgo.Record, err error) {
+				if errors.Is(err, kerr.UnknownTopicID) {
+					s.anew.Store(rec.Topic, nil)
+				}
+				w.answered(e, err)
+			})
 		}
 		defer s.flush(ctx)()
 		select {
 		case <-w.over:
+			s.forget()
 		case <-ctx.Done():
 			w.end()
 		}
+	})
+}
+
+// forget has the client learn the topics anew that were deleted and created again: by itself it refuses every event for them, for
+// as long as it lives.
+func (s *sender) forget() {
+	s.anew.Range(func(topic, _ any) bool {
+		s.anew.Delete(topic)
+		s.client.PurgeTopicsFromProducing(topic.(string))
+		return true
 	})
 }
 
