@@ -69,6 +69,12 @@ type Config struct {
 	//
 	// Defaults to cooperative-sticky: only partitions that move are given up.
 	Balancer kafka.Balancer
+	// InstanceID is this process's own name in the group, the same at each start, as a StatefulSet's pods have one: a restart within
+	// SessionTimeout then moves no partition. A process that stops for good, or for longer, keeps its partitions idle for
+	// SessionTimeout.
+	//
+	// Defaults to none: a process that stops leaves, and the others take its partitions at once.
+	InstanceID string
 	// OnOffsetLoss is what becomes of a partition whose next record is not in its log any more: retention has cut it off, the
 	// log was cut, or the topic was deleted and created again. kafka.LossOldest goes on with the oldest record that is there,
 	// kafka.LossNewest with what comes next. Either way the loss is reported with its numbers. What a route with the offset

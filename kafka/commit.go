@@ -80,7 +80,7 @@ func (s *Source) lastCommit(ctx context.Context, marks map[*owned]claim.Mark) {
 			return
 		}
 		s.cfg.Logger.Warn("kafka source: last commit of ended claims", "group", s.cfg.Group, "err", err)
-		if !errors.Is(err, kerr.RebalanceInProgress) && !errors.Is(err, kerr.IllegalGeneration) || !elapsed(ctx, commitPause) {
+		if !errors.Is(err, kerr.RebalanceInProgress) && !errors.Is(err, kerr.IllegalGeneration) && !errors.Is(err, kerr.StaleMemberEpoch) || !elapsed(ctx, commitPause) {
 			return
 		}
 	}
@@ -135,6 +135,9 @@ func (s *Source) commitRequest(marks map[*owned]claim.Mark) (*kmsg.OffsetCommitR
 	req := kmsg.NewPtrOffsetCommitRequest()
 	req.Group = s.cfg.Group
 	req.MemberID, req.Generation = s.client.GroupMetadata()
+	if s.cfg.InstanceID != "" {
+		req.InstanceID = &s.cfg.InstanceID
+	}
 	topics := make(map[string]*kmsg.OffsetCommitRequestTopic)
 	byPlace := make(map[place]*owned, 2*len(marks))
 	for o, m := range marks {

@@ -22,6 +22,10 @@ const (
 	Cooperative Balancer = iota
 	// Eager takes every partition from every member at each change.
 	Eager
+	// ServerSide lets the group's coordinator assign, by the protocol of KIP-848: experimental, for Kafka 4.3 and later. Session
+	// and heartbeats are then the brokers' to decide, and SessionTimeout is how long the Source waits for a sign of them. A group
+	// changes over from the others member by member.
+	ServerSide
 )
 
 // SourceConfig says what a [Source] reads and how it gives up what it reads. The zero value of everything but Client
@@ -40,6 +44,12 @@ type SourceConfig struct {
 	//
 	// Defaults to Cooperative.
 	Balancer Balancer
+	// InstanceID makes the member a static one: a process that comes back under its id within SessionTimeout gets its partitions
+	// back, and nobody else's move. One that stops does not leave, so its partitions idle until it is back, or the session
+	// ends. Two processes of one id fence each other off: the one that was there first ends with an error.
+	//
+	// Defaults to none.
+	InstanceID string
 	// SessionTimeout is how long the broker, and the Source itself, wait for a sign of the other before the claims end.
 	//
 	// Defaults to 45 s.
@@ -275,7 +285,15 @@ func (c SourceConfig) clientOptions() []kgo.Opt {
 	if c.Balancer == Eager {
 		balancer = kgo.RangeBalancer()
 	}
-	return append(c.Client.Options(),
+	opts := c.Client.Options()
+	if c.Balancer == ServerSide {
+		balancer = kgo.StickyBalancer()
+		opts = append(opts, kgo.ServerSideBalancer())
+	}
+	if c.InstanceID != "" {
+		opts = append(opts, kgo.InstanceID(c.InstanceID))
+	}
+	return append(opts,
 		kgo.ConsumerGroup(c.Group),
 		kgo.Balancers(balancer),
 		kgo.DisableAutoCommit(),

@@ -257,7 +257,7 @@ func TestSourceChurn(t *testing.T) {
 	if n, err := strconv.ParseUint(os.Getenv("HEADRACE_CHURN_SEEDS"), 10, 32); err == nil {
 		seeds, d = n, time.Hour
 	}
-	for name, balancer := range map[string]kafka.Balancer{"Cooperative": kafka.Cooperative, "Eager": kafka.Eager} {
+	for name, balancer := range map[string]kafka.Balancer{"Cooperative": kafka.Cooperative, "Eager": kafka.Eager, "ServerSide": kafka.ServerSide} {
 		for seed := range seeds {
 			t.Run(fmt.Sprintf("%s/%d", name, seed), func(t *testing.T) {
 				virtual(t, 4, func(w *world) { newChurn(t, w.client(), "t", 4, balancer, seed).run(d) })

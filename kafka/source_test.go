@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/record"
@@ -146,6 +147,55 @@ func revokedClaimStopsAtOnce(w *world) {
 	require.ErrorIs(w.t, context.Cause(msg.Context()), record.ErrRevoked)
 	require.NoError(w.t, a.Close())
 	require.NoError(w.t, b.Close())
+}
+
+func TestSourceOfAServerSideGroupReadsAndCommits(t *testing.T) {
+	virtual(t, 2, func(w *world) {
+		beats, joins := w.observe(int16(kmsg.ConsumerGroupHeartbeat)), w.observe(int16(kmsg.JoinGroup))
+		w.produceMany(0, 5)
+		w.produceMany(1, 5)
+		r := w.read(func(c *kafka.SourceConfig) { c.Balancer = kafka.ServerSide })
+		wait(time.Minute)
+		require.ElementsMatch(t, upTo(5), r.of(0))
+		require.ElementsMatch(t, upTo(5), r.of(1))
+		require.NoError(t, r.s.Ready())
+		require.NoError(t, r.s.Live())
+		r.close()
+		require.EqualValues(t, 5, w.committed(0))
+		require.Positive(t, beats.Hits())
+		require.Zero(t, joins.Hits(), "nobody assigns but the coordinator")
+		require.Empty(t, r.told.all)
+	})
+}
+
+func TestSourceThatIsAStaticMemberComesBackAndNobodyElsesPartitionsMove(t *testing.T) {
+	for name, balancer := range map[string]kafka.Balancer{"Cooperative": kafka.Cooperative, "ServerSide": kafka.ServerSide} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, 2, func(w *world) {
+				static := func(id string) func(*kafka.SourceConfig) {
+					return func(c *kafka.SourceConfig) { c.InstanceID, c.Balancer = id, balancer }
+				}
+				first, other := w.read(static("a")), w.read(static("b"))
+				wait(2 * time.Minute)
+				require.Len(t, first.s.Stats(), 1)
+				mine := first.s.Stats()[0].Partition
+				w.produceMany(mine, 5)
+				wait(5 * time.Second)
+				first.close()
+				w.produceMany(mine, 5)
+				wait(5 * time.Second)
+				again := w.read(static("a"))
+				wait(time.Minute)
+				require.ElementsMatch(t, upTo(5), first.of(mine))
+				require.ElementsMatch(t, from(5, 5), again.of(mine))
+				require.Zero(t, other.of(mine))
+				require.Len(t, other.s.Stats(), 1)
+				again.close()
+				other.close()
+				require.EqualValues(t, 10, w.committed(mine))
+			})
+		})
+	}
 }
 
 func eager(c *kafka.SourceConfig) { c.Balancer = kafka.Eager }

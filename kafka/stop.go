@@ -73,7 +73,7 @@ func (s *Source) leave(client *kgo.Client) {
 }
 
 func (s *Source) leaveFor(member string) error {
-	if member == "" {
+	if member == "" || s.cfg.InstanceID != "" { // a static member stays
 		return nil
 	}
 	client, err := kgo.NewClient(s.cfg.Client.Options()...)
