@@ -119,6 +119,13 @@ func (a *attack) rage(ctx context.Context, s *lab.Site, watch *watch, r *report)
 		Killers: a.scenario.killers, Dir: s.Dir,
 	})
 	defer func() { written = l.Stop() }()
+	if a.scenario.pooled {
+		if err := s.UsePooler(); err != nil {
+			return nil, err
+		}
+		s.Members.Configure(func(_ int, c *member.Config) { c.DSN = s.PooledDSN() })
+	}
+	s.Members.Configure(func(_ int, c *member.Config) { c.Stock = a.scenario.stock })
 	if err := s.Members.Scale(2); err != nil {
 		return nil, err
 	}

@@ -14,9 +14,13 @@ type scenario struct {
 	lanes [][]faults.Fault
 	// killers adds records that end their process, or never end.
 	killers bool
+	// stock runs the members under watermill-kafka's Subscriber.
+	stock bool
+	// pooled has a pgbouncer between the members and the database.
+	pooled bool
 }
 
-var targets = []faults.Target{faults.Consumers, faults.Brokers, faults.Database}
+var targets = []faults.Target{faults.Consumers, faults.Brokers, faults.Database, faults.Operators}
 
 func scenariosOf(list string) (found []scenario, err error) {
 	all := sorted()
@@ -53,6 +57,10 @@ func scenarioOf(name string, all []faults.Fault) (scenario, error) {
 		return sc, nil
 	case "killers":
 		return scenario{name: name, killers: true}, nil
+	case "stock":
+		return scenario{name: name, lanes: [][]faults.Fault{of(faults.Consumers, all), of(faults.Database, all)}, stock: true}, nil
+	case "pgbouncer":
+		return scenario{name: name, lanes: [][]faults.Fault{of(faults.Consumers, all), of(faults.Database, all)}, pooled: true}, nil
 	case "calm":
 		return scenario{name: name}, nil
 	}
@@ -66,7 +74,7 @@ func scenarioOf(name string, all []faults.Fault) (scenario, error) {
 		}
 		names = append(names, f.Name)
 	}
-	return scenario{}, fmt.Errorf("no scenario %q; there are mixed, each, killers, calm, consumers, brokers, database, %s", name, strings.Join(names, ", "))
+	return scenario{}, fmt.Errorf("no scenario %q; there are mixed, each, killers, stock, pgbouncer, calm, consumers, brokers, database, operators, %s", name, strings.Join(names, ", "))
 }
 
 func of(t faults.Target, all []faults.Fault) (lane []faults.Fault) {

@@ -124,7 +124,7 @@ func (k *soak) prepare(ctx context.Context) error {
 	for _, a := range altered {
 		err = errors.Join(err, a.Err)
 	}
-	k.site.Members.Configure(func(c *member.Config) { c.InboxRetention = remembers })
+	k.site.Members.Configure(func(_ int, c *member.Config) { c.InboxRetention = remembers })
 	return errors.Join(err, k.site.Exec(ctx, fmt.Sprintf(bornOldSQL, int((remembers-k.retention()).Seconds()))))
 }
 

@@ -59,6 +59,8 @@ type Route struct {
 	Name, Topic string
 	// ByOffset says that the route remembers by offsets, and that its inbox has the dead alone.
 	ByOffset bool
+	// Fragile says that records of its topic were taken away during the run.
+	Fragile bool
 	// Publishes names the topic that the route publishes an event to for each effect, "" for none.
 	Publishes string
 }
@@ -71,6 +73,8 @@ type Count struct {
 	Skipped   int `json:"skipped"`
 	Dead      int `json:"dead"`
 	Parked    int `json:"parked"`
+	// Gone are the records that have an effect and stand in no topic any more.
+	Gone int `json:"gone,omitempty"`
 	// Reasons are why records died.
 	Reasons    map[string]int `json:"reasons"`
 	Violations []string       `json:"violations"`

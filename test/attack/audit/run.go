@@ -38,7 +38,11 @@ func Run(ctx context.Context, l Ledger) (Count, error) {
 	}
 	a.offsets()
 	for _, route := range l.Routes {
-		if err := a.route(ctx, route); err != nil {
+		count := a.route
+		if route.Fragile {
+			count = a.fragile
+		}
+		if err := count(ctx, route); err != nil {
 			return Count{}, fmt.Errorf("route %s: %w", route.Name, err)
 		}
 	}

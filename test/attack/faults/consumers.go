@@ -3,11 +3,14 @@ package faults
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"syscall"
 	"time"
 
+	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/test/attack/lab"
+	"github.com/headrace/headrace/test/attack/member"
 )
 
 func consumers() []Fault {
@@ -17,6 +20,8 @@ func consumers() []Fault {
 		{"consumer-term", Consumers, termConsumer},
 		{"consumer-roll", Consumers, rollConsumers},
 		{"consumer-scale", Consumers, scaleConsumers},
+		{"consumer-rebalance-protocol", Consumers, changeProtocol},
+		{"consumer-static", Consumers, makeStatic},
 	}
 }
 
@@ -57,6 +62,36 @@ func rollConsumers(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 		}
 		if !hold(ctx, between(rng, 500*time.Millisecond, 2*time.Second)) {
 			return nil
+		}
+	}
+	return nil
+}
+
+// changeProtocol rolls to another kind of rebalance, one member after the other. Between eager and cooperative those that have
+// changed cannot join before all have; to and from the coordinator's own (KIP-848) the group changes over member by member.
+func changeProtocol(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
+	to := pick(rng, kafka.Cooperative, kafka.Eager, kafka.ServerSide)
+	s.Members.Configure(func(_ int, c *member.Config) { c.Balancer = to })
+	for _, slot := range s.Members.Running() {
+		if err := errors.Join(slot.Term(), slot.Up()); err != nil {
+			return err
+		}
+		hold(ctx, between(rng, 0, 2*time.Second)) // to the end: a group of two kinds would never get on
+	}
+	return nil
+}
+
+// makeStatic rolls to static members or back, and then restarts some of them, as a StatefulSet does.
+func makeStatic(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
+	static := rng.IntN(3) > 0
+	s.Members.Configure(func(slot int, c *member.Config) {
+		if c.InstanceID = ""; static {
+			c.InstanceID = fmt.Sprintf("slot-%d", slot)
+		}
+	})
+	for range 2 {
+		if err := rollConsumers(ctx, s, rng); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -20,6 +20,8 @@ const (
 	Brokers Target = "brokers"
 	// Database is Postgres, and the way to it.
 	Database Target = "database"
+	// Operators are those who use the command while everything else goes on.
+	Operators Target = "operators"
 )
 
 // Fault is one.
@@ -38,6 +40,8 @@ func All() []Fault {
 	all = append(all, brokers()...)
 	all = append(all, network()...)
 	all = append(all, postgres()...)
+	all = append(all, topics()...)
+	all = append(all, operators()...)
 	return append(all, letters()...)
 }
 

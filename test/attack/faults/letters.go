@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/headrace/headrace/test/attack/audit"
 	"github.com/headrace/headrace/test/attack/lab"
 )
 
@@ -15,13 +17,71 @@ func letters() []Fault {
 	return []Fault{
 		{"letters-too-large", Brokers, letterTopic("max.message.bytes", "50")},
 		{"letters-too-few-replicas", Brokers, letterTopic("min.insync.replicas", "4")},
+		{"letters-missing", Brokers, deleteLetters},
 	}
+}
+
+// deleteLetters deletes a dead letter topic, and creates it again a while later. What stood there is kept for the auditor;
+// first it takes nothing any more, so that nothing is written in between.
+func deleteLetters(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
+	name := s.Prefix + pick(rng, "orders", "offsets", "source") + ".dlq"
+	details, err := s.Admin.ListTopics(ctx, name)
+	if err != nil || details[name].Err != nil {
+		return errors.Join(err, details[name].Err)
+	}
+	partitions, nobody := int32(len(details[name].Partitions)), "4"
+	ctx = context.WithoutCancel(ctx)
+	configs, err := configured(ctx, s, name)
+	if err != nil {
+		return err
+	}
+	if err := alter(ctx, s, []string{name}, kadm.AlterConfig{Name: "min.insync.replicas", Value: &nobody}); err != nil {
+		return err
+	}
+	hold(ctx, 2*time.Second) // what a leader has taken by now is confirmed, or never
+	before, err := audit.Letters(ctx, s.Kafka.Brokers(), name)
+	if err != nil {
+		return err
+	}
+	s.Earlier = append(s.Earlier, before...)
+	if _, err := s.Admin.DeleteTopics(ctx, name); err != nil {
+		return err
+	}
+	hold(ctx, between(rng, time.Second, 8*time.Second))
+	if _, err := s.Admin.CreateTopic(ctx, partitions, -1, configs, name); !errors.Is(err, kerr.TopicAlreadyExists) {
+		return err
+	}
+	return nil // a member that has started meanwhile was faster
+}
+
+// configured is what was set for a topic itself.
+func configured(ctx context.Context, s *lab.Site, topic string) (map[string]*string, error) {
+	described, err := s.Admin.DescribeTopicConfigs(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]*string{}
+	for _, d := range described {
+		if d.Err != nil {
+			return nil, d.Err
+		}
+		for _, c := range d.Configs {
+			if c.Source.String() == "DYNAMIC_TOPIC_CONFIG" {
+				found[c.Key] = c.Value
+			}
+		}
+	}
+	return found, nil
+}
+
+func letterTopics(s *lab.Site) []string {
+	return []string{s.Prefix + "orders.dlq", s.Prefix + "offsets.dlq", s.Prefix + "source.dlq"}
 }
 
 // letterTopic gives the dead letter topics a configuration under which they take nothing.
 func letterTopic(name, value string) func(context.Context, *lab.Site, *rand.Rand) error {
 	return func(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
-		topics := []string{s.Prefix + "orders.dlq", s.Prefix + "offsets.dlq", s.Prefix + "source.dlq"}
+		topics := letterTopics(s)
 		before := map[string]*string{"max.message.bytes": nil, "min.insync.replicas": nil}
 		described, err := s.Admin.DescribeTopicConfigs(ctx, topics...)
 		if err != nil {

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/headrace/headrace/internal/pgtest"
+	"github.com/headrace/headrace/migrations"
 	"github.com/headrace/headrace/test/attack/lab"
 )
 
@@ -23,6 +25,7 @@ func postgres() []Fault {
 		{"postgres-too-many-connections", Database, fewConnections},
 		{"postgres-inbox-locked", Database, lockInbox},
 		{"postgres-lost-commits", Database, loseCommits},
+		{"postgres-migrated", Database, migrate},
 	}
 }
 
@@ -109,6 +112,27 @@ func lockInbox(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 	}
 	hold(ctx, between(rng, time.Second, 10*time.Second))
 	return nil
+}
+
+// migrate is a migration of the application's own tables under load, and ours again: plans that connections remember are
+// wrong from then on.
+func migrate(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
+	pool, err := pgxpool.New(ctx, s.DSN)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	table := pick(rng, "effects", "balances")
+	for _, sql := range []string{
+		"alter table " + table + " add column extra text default 'x'", "alter table " + table + " alter column amount type numeric",
+		"alter table " + table + " alter column amount type bigint", "alter table " + table + " drop column extra",
+	} {
+		if _, err := pool.Exec(context.WithoutCancel(ctx), sql); err != nil {
+			return fmt.Errorf("%s: %w", sql, err)
+		}
+		hold(ctx, between(rng, 0, time.Second))
+	}
+	return migrations.Up(context.WithoutCancel(ctx), pool)
 }
 
 // loseCommits has the server commit, and keeps the answer, or cuts the connection in its place.

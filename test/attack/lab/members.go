@@ -23,11 +23,11 @@ func newMembers(dir string, cfg member.Config) *Members {
 	return ms
 }
 
-// Configure changes how members are started from now on.
-func (ms *Members) Configure(change func(*member.Config)) {
-	for _, s := range ms.Slots {
+// Configure changes how members are started from now on; slots count from 0.
+func (ms *Members) Configure(change func(slot int, c *member.Config)) {
+	for i, s := range ms.Slots {
 		s.mu.Lock()
-		change(&s.cfg)
+		change(i, &s.cfg)
 		s.mu.Unlock()
 	}
 }

@@ -36,6 +36,7 @@ type Site struct {
 	Waited []audit.Parked
 
 	client *kgo.Client
+	pooler *pooler // nil without one
 }
 
 // Site makes topics and a database, and no members yet.
@@ -141,6 +142,9 @@ func (s *Site) Close(ctx context.Context) error {
 	defer cancel()
 	if s.Members != nil {
 		s.Members.Kill()
+	}
+	if s.pooler != nil {
+		s.pooler.close()
 	}
 	defer s.client.Close()
 	names, err := s.Admin.ListTopics(ctx)

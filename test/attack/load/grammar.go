@@ -17,7 +17,7 @@ import (
 type grammar struct {
 	rng     *rand.Rand
 	topic   string
-	killers bool
+	killers int // how many are left to be written
 	tame    bool
 	earlier []*kgo.Record // some of those that have an id, to be sent again
 }
@@ -37,8 +37,9 @@ func (g *grammar) next() []*kgo.Record {
 		return []*kgo.Record{g.huge()}
 	case n < 64:
 		return []*kgo.Record{g.manyHeaders()}
-	case n < 66 && g.killers:
-		return []*kgo.Record{g.order([]string{Exit, Hang}[g.rng.IntN(2)], 0, audit.Dead)}
+	case n < 66 && g.killers > 0:
+		g.killers--
+		return []*kgo.Record{g.order([]string{Exit, Hang}[g.killers%2], 0, audit.Dead)}
 	}
 	r := g.odd()
 	if len(g.earlier) < 100 && text(r, "ce_id") {

@@ -61,6 +61,10 @@ var codecs = []codec{
 // codec differs from producer to producer, and from seed to seed.
 func (cfg Config) codec(n uint64) codec { return codecs[(n+cfg.Seed)%uint64(len(codecs))] }
 
+// killersOf is how many killers a topic has: one that ends its process, and one that never ends. Each is dead after a handful of
+// processes, for each route that reads it.
+const killersOf = 2
+
 // every is between two writes of a producer.
 const every = 100 * time.Millisecond
 
@@ -86,13 +90,15 @@ func Start(ctx context.Context, cfg Config) *Load {
 func (cfg Config) own() (all []*producer) {
 	for i, topic := range cfg.Topics {
 		for j, endings := range [][]ending{{plain}, {commit, commit, commit, abort}} {
-			n, id := uint64(i*2+j), ""
+			n, id, killers := uint64(i*2+j), "", 0
 			if j == 1 {
 				id = fmt.Sprintf("%s-%d", topic, j)
+			} else if cfg.Killers {
+				killers = killersOf
 			}
 			all = append(all, &producer{
 				client: franzName, endings: endings, rng: cfg.rng(n + 1000),
-				grammars: []*grammar{{rng: cfg.rng(n), topic: topic, killers: cfg.Killers && j == 0, tame: cfg.Tame}},
+				grammars: []*grammar{{rng: cfg.rng(n), topic: topic, killers: killers, tame: cfg.Tame}},
 				dial:     func() (sender, error) { return dialFranz(cfg.Brokers, cfg.codec(n), id) },
 			})
 		}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/headrace/headrace/consumer"
 	"github.com/headrace/headrace/kafka"
+	"github.com/headrace/headrace/kafka/stock"
 	"github.com/headrace/headrace/outbox"
 )
 
@@ -36,7 +37,12 @@ type Config struct {
 	Group   string
 	// Prefix begins the names of the run's topics.
 	Prefix string
-	Eager  bool
+	// InstanceID makes it a static member.
+	InstanceID string
+	// Balancer is how the members share the partitions.
+	Balancer kafka.Balancer
+	// Stock runs under watermill-kafka's own Subscriber.
+	Stock bool
 	// InboxRetention is how long the inbox remembers, 0 for the default.
 	InboxRetention time.Duration
 }
@@ -102,10 +108,10 @@ func (cfg Config) consumer(pool *pgxpool.Pool) consumer.Config {
 		DrainGrace: 3 * time.Second, HardGrace: 2 * time.Second, CommitReserve: 2 * time.Second,
 		RebalanceTimeout: 20 * time.Second, MaxPollInterval: time.Minute, DeadLetterTimeout: 5 * time.Second,
 		Outbox: &outbox.Config{Timeout: 5 * time.Second, Lease: 3 * time.Second}, Registry: registry,
-		InboxRetention: cfg.InboxRetention,
+		InboxRetention: cfg.InboxRetention, OnOffsetLoss: kafka.LossOldest, Balancer: cfg.Balancer, InstanceID: cfg.InstanceID,
 	}
-	if cfg.Eager {
-		c.Balancer = kafka.Eager
+	if cfg.Stock {
+		c.Transport = stock.Transport()
 	}
 	return c
 }

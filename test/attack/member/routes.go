@@ -21,8 +21,11 @@ import (
 
 // Topics are those of a run: each with its partitions.
 func Topics(prefix string) map[string]int32 {
-	return map[string]int32{prefix + "orders": 6, prefix + "offsets": 4, prefix + "source": 4, prefix + "events": 4}
+	return map[string]int32{prefix + "orders": 6, prefix + "offsets": 4, prefix + "source": 4, prefix + "events": 4, Fragile(prefix): 2}
 }
+
+// Fragile is the topic that faults delete, cut off and write to.
+func Fragile(prefix string) string { return prefix + "fragile" }
 
 // Loaded are those that producers write to.
 func Loaded(prefix string) []string {
@@ -40,6 +43,8 @@ func Audited(prefix string) []audit.Route {
 		{Name: "park", Topic: prefix + "source"},
 		{Name: "publish", Topic: prefix + "source", Publishes: prefix + "events"},
 		{Name: "downstream", Topic: prefix + "events"},
+		{Name: "fragile", Topic: Fragile(prefix), Fragile: true},
+		{Name: "fragile-offset", Topic: Fragile(prefix), Fragile: true, ByOffset: true},
 	}
 }
 
@@ -55,6 +60,8 @@ func routes(cfg Config) []consumer.AnyRoute {
 		batch("batch", orders, options(dedup.ByID)),
 		apply("offset-apply", offsets, options(dedup.ByOffset), nil),
 		batch("offset-batch", offsets, options(dedup.ByOffset)),
+		apply("fragile", Fragile(prefix), options(dedup.ByID), nil),
+		apply("fragile-offset", Fragile(prefix), options(dedup.ByOffset), nil),
 		parking(prefix+"source", cfg.InboxRetention),
 		apply("publish", prefix+"source", options(dedup.ByID), func(tx pgx.Tx, e consumer.Event[load.Order]) error {
 			return publish(tx, prefix+"events", e)
