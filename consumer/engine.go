@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -19,7 +17,6 @@ import (
 	"github.com/headrace/headrace/middleware"
 	"github.com/headrace/headrace/migrations"
 	"github.com/headrace/headrace/parking"
-	"github.com/headrace/headrace/record"
 )
 
 // engine is everything that is open during a Run.
@@ -193,153 +190,4 @@ func (e *engine) close(ctx context.Context) error {
 		stop()
 	}
 	return errors.Join(errs...)
-}
-
-func (c *Consumer) inboxConfig() dedup.Config {
-	return dedup.Config{
-		Writers: c.cfg.Writers, MaxBatch: largestBatch(c.specs), MaxBatchTime: c.cfg.MaxBatchTime,
-		HardGrace: c.cfg.HardGrace, CommitTimeout: c.cfg.CommitReserve, Hooks: c.hooks, Logger: c.cfg.Logger,
-	}
-}
-
-func (c *Consumer) letterConfig() dlq.WriterConfig {
-	return dlq.WriterConfig{
-		Client: c.cfg.client(), Group: c.cfg.Group, Timeout: c.cfg.DeadLetterTimeout, Hooks: c.hooks, Logger: c.cfg.Logger,
-		Topic: func(source string) string { return source + dlq.Suffix }, // each letter names its own
-	}
-}
-
-// errNoTransport is Config.Transport's fault.
-var errNoTransport = errors.New("Config.Transport gave neither a transport nor an error")
-
-// transport makes what delivers. In place of one that failed it gives a nil interface: nobody may try to stop it.
-func (e *engine) transport() (kafka.Transport, error) {
-	cfg := e.c.sourceConfig()
-	if slices.ContainsFunc(e.c.specs, spec.byOffset) {
-		cfg.Begin = e.begin
-	}
-	made, err := e.c.cfg.Transport(cfg)
-	if err != nil {
-		return nil, err
-	}
-	if made == nil {
-		return nil, errNoTransport
-	}
-	return made, nil
-}
-
-// source is the default transport.
-func source(cfg kafka.SourceConfig) (kafka.Transport, error) { return kafka.NewSource(cfg) }
-
-func (c *Consumer) sourceConfig() kafka.SourceConfig {
-	return kafka.SourceConfig{
-		Client: c.cfg.client(), Group: c.cfg.Group, Topics: c.inputs(), Balancer: c.cfg.Balancer,
-		InstanceID: c.cfg.InstanceID, OnOffsetLoss: c.cfg.OnOffsetLoss,
-		SessionTimeout: c.cfg.SessionTimeout, HeartbeatInterval: c.cfg.HeartbeatInterval,
-		RebalanceTimeout: c.cfg.RebalanceTimeout, DrainGrace: c.cfg.DrainGrace, HardGrace: c.cfg.HardGrace,
-		CommitReserve: c.cfg.CommitReserve, MaxPollInterval: c.cfg.MaxPollInterval, CommitInterval: c.cfg.CommitInterval,
-		MaxInFlight: c.cfg.MaxInFlight, MaxInFlightBytes: c.cfg.MaxInFlightBytes, Hooks: c.hooks, Logger: c.cfg.Logger,
-	}
-}
-
-// routerConfig gives the router longer than the source needs: on its own time-out it would return nil and leave
-// handlers behind.
-func (c *Consumer) routerConfig() message.RouterConfig {
-	return message.RouterConfig{CloseTimeout: c.cfg.DrainGrace + c.cfg.HardGrace + c.cfg.CommitReserve}
-}
-
-// gate is of a dependency that all routes share: one of them probes for all. A probe is over when its attempt must be,
-// the call before it included.
-func (c *Consumer) gate(dependency string) *downstream.Gate {
-	longest := time.Duration(0)
-	for _, s := range c.specs {
-		longest = max(longest, add(s.callTimeout(), s.options.AttemptTimeout))
-	}
-	return downstream.NewGate(downstream.GateConfig{Name: dependency, ProbeTimeout: c.probeTimeout(longest)})
-}
-
-func (c *Consumer) probeTimeout(attempt time.Duration) time.Duration {
-	return 2*attempt + c.cfg.HardGrace
-}
-
-func (c *Consumer) stack(s spec, inbox *dedup.Route, letters *dlq.Writer, shared []*downstream.Gate) *middleware.Route {
-	rt := &middleware.Route{
-		Name: s.name, Group: c.cfg.Group, Inbox: inbox, Graves: inbox, Kind: dedup.KindOf(s.work),
-		DeadLetters: lettersTo{letters, s.options.DeadLetterTopic},
-		Identity:    s.identity(), Decode: s.decode,
-		Classifier: s.classifier(),
-		Retry: middleware.Policy{
-			Attempts: s.options.Attempts, AttemptTimeout: s.options.AttemptTimeout,
-			Base: s.options.BackoffBase, Cap: s.options.BackoffCap, NormalTime: s.options.NormalTime,
-			MaxHold: c.cfg.MaxHold, DeadLetterTimeout: c.cfg.DeadLetterTimeout,
-		},
-		Gates:    middleware.NewGates(downstream.GateConfig{ProbeTimeout: c.probeTimeout(add(s.callTimeout(), s.options.AttemptTimeout))}, shared...),
-		NotTaken: c.replays.first,
-		Batches:  true, Hooks: c.hooks, RedactError: c.cfg.RedactError, Tracer: c.cfg.Tracer, Logger: c.cfg.Logger,
-	}
-	if len(s.options.Middlewares) == 0 {
-		rt.Work = s.work
-	}
-	if s.call != nil {
-		rt.Repeatable = true // every Repeat that is not refused says so
-		rt.Call = &middleware.Call{
-			Dependency: s.call.dependency, Timeout: s.call.timeout, HardGrace: c.cfg.HardGrace, Do: s.call.do, Inbox: inbox,
-			Keyed: s.call.repeat == RepeatKeyed, NoFallback: s.call.noFallback,
-		}
-	}
-	return rt
-}
-
-func (c *Consumer) subscription(s spec, rt *middleware.Route, inbox *dedup.Route) kafka.Subscription {
-	return kafka.Subscription{
-		Started: claims{s.name, inbox, c.cfg.Logger}.started,
-		Name:    s.name, Order: s.options.Order, MaxBatch: s.options.MaxBatch, Lanes: s.options.Lanes,
-		Gates: []kafka.Gate{rt.Gates}, AttemptTimeout: max(s.options.AttemptTimeout, s.callTimeout()),
-	}
-}
-
-// lettersTo writes a route's dead letters to the topic that the route names.
-type lettersTo struct {
-	writer *dlq.Writer
-	topic  string
-}
-
-// Write implements middleware.DeadLetters.
-func (l lettersTo) Write(ctx context.Context, letter dlq.Letter) error {
-	letter.Topic = l.topic
-	return l.writer.Write(ctx, letter)
-}
-
-// identity is the resolver chain: the user's, or the conventions that need no configuration.
-func (s spec) identity() []dedup.Resolver {
-	if s.options.Identity != nil {
-		return s.options.Identity
-	}
-	return dedup.DefaultIdentity()
-}
-
-// classifier is one for inbox and stack: what an attempt is counted as is what is decided about it.
-func (s spec) classifier() *fault.Classifier { return &fault.Classifier{Rules: s.options.Rules} }
-
-// errNoWork is a bug of ours: New refuses a route that does nothing.
-var errNoWork = errors.New("the route does nothing with its records")
-
-// handler is the innermost function: what the user gave, found on the message's context.
-func (s spec) handler() message.NoPublishHandlerFunc {
-	return func(msg *message.Message) error {
-		ctx := msg.Context()
-		switch work := s.work.(type) {
-		case dedup.Queue:
-			return work(ctx, dedup.Pending(ctx), record.Of(ctx))
-		case dedup.Batch:
-			rs, err := record.Records(msg)
-			if err != nil {
-				return err
-			}
-			return work(ctx, dedup.Tx(ctx), rs)
-		case dedup.Apply:
-			return work(ctx, dedup.Tx(ctx), record.Of(ctx))
-		}
-		return errNoWork
-	}
 }

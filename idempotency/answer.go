@@ -29,6 +29,10 @@ func (a Answer) write(w http.ResponseWriter, replayed bool) {
 	for name, values := range a.Header {
 		w.Header()[name] = values
 	}
+	// A handler that sets the type to nil wants none -> nothing of it is stored -> net/http would guess one for the replay.
+	if _, typed := a.Header["Content-Type"]; replayed && !typed && a.guessable() {
+		w.Header()["Content-Type"] = nil
+	}
 	w.Header().Del(ReplayedHeader) // nobody else says so
 	w.Header().Del("Content-Length")
 	if replayed {
@@ -38,6 +42,28 @@ func (a Answer) write(w http.ResponseWriter, replayed bool) {
 	if bodyAllowed(a.Status) {
 		_, _ = w.Write(a.Body) // a client that has hung up asks again
 	}
+}
+
+// guessable says that net/http would guess a type from the body.
+func (a Answer) guessable() bool { return len(a.Body) > 0 && a.Header.Get("Content-Encoding") == "" }
+
+// withType has the type that net/http would guess, unless somebody has said which, or none. A replay must have the same.
+func (a Answer) withType() Answer {
+	if _, typed := a.Header["Content-Type"]; !typed && a.guessable() {
+		a.Header.Set("Content-Type", http.DetectContentType(a.Body))
+	}
+	return a
+}
+
+// Validate says why an answer cannot be a key's for good.
+func (a Answer) Validate() error {
+	switch {
+	case a.Status < 200 || a.Status > 599:
+		return fmt.Errorf("idempotency: an answer's status is between 200 and 599, not %d", a.Status)
+	case !final(a.Status):
+		return fmt.Errorf("idempotency: an answer %d says \"not now\": give one that is for good, as 201", a.Status)
+	}
+	return nil
 }
 
 // final says whether an answer is the key's for good. Not final is what says "not now", and what says nothing of what
@@ -128,16 +154,12 @@ func (b *buffer) Write(p []byte) (int, error) {
 	return b.body.Write(p)
 }
 
-// answer is what the handler has answered when it has returned. Without a type net/http would guess one from the body of
-// the first answer; a replay must have the same.
+// answer is what the handler has answered when it has returned.
 func (b *buffer) answer() Answer {
 	if b.status == 0 {
 		b.WriteHeader(http.StatusOK)
 	}
-	if _, typed := b.sent["Content-Type"]; !typed && b.body.Len() > 0 && b.sent.Get("Content-Encoding") == "" {
-		b.sent.Set("Content-Type", http.DetectContentType(b.body.Bytes()))
-	}
-	return Answer{Status: b.status, Header: b.sent, Body: b.body.Bytes()}
+	return Answer{Status: b.status, Header: b.sent, Body: b.body.Bytes()}.withType()
 }
 
 func bodyAllowed(status int) bool {

@@ -3,7 +3,6 @@ package idempotency
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -44,13 +43,13 @@ func (k *Keys) Unknown(ctx context.Context, limit int) ([]UnknownKey, error) {
 // ResolveDone says that the unknown run u of a key was done, and what the key's requests are answered from now on: as
 // much of u as Key and Run is needed. It is ErrNotUnknown for a run that is not unknown any more.
 func (k *Keys) ResolveDone(ctx context.Context, u UnknownKey, a Answer) error {
-	if a.Status < 200 || a.Status > 599 || !final(a.Status) {
-		return fmt.Errorf("idempotency: an answer %d says \"not now\": give one that is for good, as 201", a.Status)
+	if err := a.Validate(); err != nil {
+		return err
 	}
-	if a.Header == nil {
+	if a.Header = a.Header.Clone(); a.Header == nil {
 		a.Header = http.Header{}
 	}
-	return k.resolve(ctx, k.sql.done, u.args(append([]any{u.Run}, append(k.columns(a), uuid.New())...)...))
+	return k.resolve(ctx, k.sql.done, u.args(append([]any{u.Run}, append(k.columns(a.withType()), uuid.New())...)...))
 }
 
 // ResolveNotDone says that the unknown run u of a key was not done and will not be: the key's next request runs. As much

@@ -39,6 +39,21 @@ func TestTx(t *testing.T) {
 		require.Equal(t, 1, b.told(idempotency.Replayed))
 	})
 
+	// A handler that wants no type had one in its replay: net/http guessed it.
+	t.Run("ARepeatHasNoTypeEitherWhereTheHandlerWantsNone", func(t *testing.T) {
+		t.Parallel()
+		b := open(t, tx(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["Content-Type"] = nil
+			_, _ = io.WriteString(w, "<html>")
+		}))
+		first, again := b.post("k", "7"), b.post("k", "7")
+		require.True(t, again.replayed())
+		for _, r := range []response{first, again} {
+			require.NotContains(t, r.header, "Content-Type")
+			require.Equal(t, "<html>", r.body)
+		}
+	})
+
 	t.Run("AKeyIsTheSameInQuotes", func(t *testing.T) {
 		t.Parallel()
 		b := open(t, tx(charge))

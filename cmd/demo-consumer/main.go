@@ -57,7 +57,7 @@ func code(args []string, errs io.Writer) int {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	if err := run(ctx, s, os.Stdout, errs); err != nil {
-		fmt.Fprintln(errs, "demo-consumer:", err)
+		fmt.Fprintf(errs, "demo-consumer: %v%s\n", err, fix(err, s))
 		return 1
 	}
 	return 0

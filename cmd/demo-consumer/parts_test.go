@@ -2,8 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
+	"fmt"
 	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -218,6 +221,17 @@ func TestParse(t *testing.T) {
 			require.Error(t, err)
 		})
 	}
+}
+
+// A server that could not be reached was a stack of dial errors, and no word of what to do.
+func TestCode_AServerThatCannotBeReachedHasAFix(t *testing.T) {
+	t.Parallel()
+	var errs strings.Builder
+	require.Equal(t, 1, code([]string{"-audit-only", "-brokers", "127.0.0.1:1", "-dsn", "postgres://x@127.0.0.1:1/x"}, &errs))
+	require.Contains(t, errs.String(), "\n  fix: see that Postgres is up, and check -dsn\n")
+	require.Equal(t, "\n  fix: see that the brokers are up, and check -brokers", fix(fmt.Errorf("topics: %w", &net.OpError{Op: "dial"}), settings{brokers: []string{"a:1"}}))
+	require.Equal(t, "\n  fix: what is built in has ended, or a port of this machine was taken: run it again", fix(&net.OpError{Op: "dial"}, settings{}))
+	require.Empty(t, fix(errors.New("the ledger does not balance"), settings{}))
 }
 
 func TestReport_OfACountAloneHasNoFiguresOfARun(t *testing.T) {

@@ -3,10 +3,46 @@ package main
 import (
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
+
+// refuseValues refuses what can be no value of anything: a database would say so in words of its own.
+func refuseValues(cmd *cobra.Command, args []string) error {
+	if err := refuseEmpty(cmd, args); err != nil {
+		return err
+	}
+	for _, arg := range args {
+		if err := textual("an argument of '"+cmd.CommandPath()+"'", arg); err != nil {
+			return err
+		}
+	}
+	var err error
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, v := range values {
+			if err == nil && f.Name != "key" { // a record's key is bytes
+				err = textual("--"+f.Name, v)
+			}
+		}
+	})
+	return err
+}
+
+func textual(what, value string) error {
+	switch {
+	case strings.ContainsRune(value, 0):
+		return usagef("%s has a NUL in it", what).fix("leave it out: no name has one")
+	case !utf8.ValidString(value):
+		return usagef("%s is no UTF-8", what).fix("write it in UTF-8, as every name is")
+	}
+	return nil
+}
 
 // refuseEmpty refuses values that are given and empty. They are variables of a script that were not set, and would mean
 // every letter of a topic where one was meant. A record's key may be empty, and an

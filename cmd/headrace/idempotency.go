@@ -152,7 +152,7 @@ func (f *keysListFlags) list(ctx context.Context, s streams) error {
 			continue
 		}
 		cell := func(text string) string { return dlq.Escape([]byte(text), maxCell) }
-		t.add(cell(u.Key.Key), cell(u.Route), cell(u.Method), cell(u.Principal), moment(u.StartedAt), moment(u.Since), dlq.Preview([]byte(u.Note), maxMessage))
+		t.add(dlq.Escape([]byte(u.Key.Key), 0), cell(u.Route), cell(u.Method), cell(u.Principal), moment(u.StartedAt), moment(u.Since), dlq.Preview([]byte(u.Note), maxMessage))
 	}
 	return f.sum(s, &t, n)
 }

@@ -66,6 +66,9 @@ func (f *keysResolveFlags) answer() (a idempotency.Answer, err error) {
 			return a, usagef("--body: %w", err).fix("name a file that this user can read")
 		}
 	}
+	if err := a.Validate(); f.done && err != nil {
+		return a, usagef("--status %d: %w", f.status, err).fix("give the one that its requests are to be answered, as 201")
+	}
 	if len(a.Body) > 0 {
 		a.Header.Set("Content-Type", f.contentType)
 	}

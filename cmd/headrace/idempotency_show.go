@@ -54,6 +54,9 @@ func oneKey(cmd *cobra.Command, args []string) error {
 // only is the one key with this name.
 func (f *keysFlags) only(ctx context.Context, keys *idempotency.Keys, name string) (*idempotency.FoundKey, error) {
 	found, err := keys.Find(ctx, f.key(name), 2)
+	if shown := strings.ReplaceAll(name, `\\`, `\`); err == nil && len(found) == 0 && shown != name {
+		found, err = keys.Find(ctx, f.key(shown), 2) // as ls shows it
+	}
 	switch {
 	case err != nil:
 		return nil, keysError(err)

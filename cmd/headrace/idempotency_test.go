@@ -177,9 +177,23 @@ func TestIdempotency_WrongUseIsTold(t *testing.T) {
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.err, "fix: check --table")
 	s.breakFor("acme", "k")
-	r = s.run("idempotency", "resolve", "k", "--done", "--status", "503", "--yes")
-	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.err, `an answer 503 says "not now"`)
+	for status, want := range map[string]string{"503": `an answer 503 says "not now"`, "199": "between 200 and 599, not 199"} {
+		r = s.run("idempotency", "resolve", "k", "--done", "--status", status, "--yes")
+		require.Equal(t, exitUsage, r.code)
+		require.Contains(t, r.err, want)
+		require.Contains(t, r.err, "fix: give the one that its requests are to be answered")
+	}
+}
+
+// A key was cut at 200 bytes, and the rest of it was nowhere to be found.
+func TestIdempotency_WhatListPrintsShowTakes(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.breakFor("acme", strings.Repeat("k", 250), `back\\slash`)
+	for _, line := range lines(s.ok("idempotency", "ls").out)[1:3] {
+		key, _, _ := strings.Cut(line, " ")
+		require.Contains(t, s.ok("idempotency", "show", key).out, "state         unknown\n", key)
+	}
 }
 
 func TestIdempotency_WhatAClientWroteIsEscaped(t *testing.T) {

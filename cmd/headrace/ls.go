@@ -87,6 +87,14 @@ func (f *listFlags) list(ctx context.Context, s streams) error {
 	}
 	fmt.Fprintln(out, footer(f.topic, counts, rows, snapshot))
 	f.noteStrange(s, snapshot)
+	if len(rows) > 0 || len(f.filter.routes) == 0 {
+		return nil
+	}
+	routes, err := routesIn(ctx, cfg)
+	if err != nil {
+		return topicError(f.topic, err)
+	}
+	noteRoutes(s, f.filter.routes, routes, fmt.Sprintf("%s has letters of", quoted(f.topic)))
 	return nil
 }
 

@@ -28,6 +28,15 @@ func several(b *bed) {
 func TestList(t *testing.T) {
 	t.Parallel()
 
+	t.Run("ARouteWithoutLettersIsToldWithThoseThatHaveSome", func(t *testing.T) {
+		t.Parallel()
+		b := newBed(t)
+		several(b)
+		r := b.ok("dlq", "ls", "--topic", "orders.dlq", "--route", "charge-orders")
+		require.Contains(t, r.err, "note: orders.dlq has letters of no route charge-orders: there are archive, charge-order\n")
+		require.NotContains(t, b.ok("dlq", "ls", "--topic", "orders.dlq", "--route", "archive").err, "note: ")
+	})
+
 	t.Run("TableHasTheNewestLastAndCountsByReason", func(t *testing.T) {
 		t.Parallel()
 		b := newBed(t)

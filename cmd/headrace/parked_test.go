@@ -103,6 +103,21 @@ func (l *lot) states() map[string]string {
 func TestParkedList(t *testing.T) {
 	t.Parallel()
 
+	// It said that nothing matches, as if the route had nothing parked.
+	t.Run("ARouteThatThereIsNotIsToldWithThoseThereAre", func(t *testing.T) {
+		t.Parallel()
+		l := newLot(t)
+		l.parkFew()
+		r := l.ok("parked", "ls", "--route", "charge-orders")
+		require.Contains(t, r.err, "note: this database knows no route charge-orders: there are archive-order, charge-order\n")
+		r = l.run("parked", "ls", "--route", "charge\x00order")
+		require.Equal(t, exitUsage, r.code)
+		require.Contains(t, r.err, "--route has a NUL in it")
+		r = l.run("parked", "show", "orders\xff/1/1")
+		require.Equal(t, exitUsage, r.code)
+		require.Contains(t, r.err, "is no UTF-8")
+	})
+
 	t.Run("AKeyIsALineWithItsSum", func(t *testing.T) {
 		t.Parallel()
 		l := newLot(t)

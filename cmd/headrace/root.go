@@ -72,7 +72,7 @@ Exit codes: 0 all went well, 1 something failed, 2 the command line is wrong.`,
   headrace audit --topic orders --group billing
   headrace outbox run`,
 	})
-	root.PersistentPreRunE = refuseEmpty
+	root.PersistentPreRunE = refuseValues
 	root.SilenceErrors, root.SilenceUsage = true, true // complain prints them
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(flagError)

@@ -21,10 +21,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/signal"
 	"syscall"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/rs/zerolog"
 )
 
@@ -48,10 +50,18 @@ func code(ctx context.Context, args []string, out, errs io.Writer) int {
 		return 2
 	}
 	if err := run(ctx, s, out, errs); err != nil {
-		fmt.Fprintln(errs, "outage:", err)
+		fmt.Fprintf(errs, "outage: %v%s\n", err, fix(err))
 		return 1
 	}
 	return 0
+}
+
+// fix is a line that says what to do about err, "" if nobody knows. Everything that is spoken to is brought along.
+func fix(err error) string {
+	if !errors.As(err, new(*net.OpError)) && !errors.As(err, new(*pgconn.ConnectError)) {
+		return ""
+	}
+	return "\n  fix: what is built in has ended, or a port of this machine was taken: run it again"
 }
 
 // run cuts, counts and prints the report to out; everything else goes to live.

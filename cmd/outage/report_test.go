@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"io"
+	"net"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -60,4 +62,10 @@ func TestParse(t *testing.T) {
 			require.Equal(t, 2, code(t.Context(), args, io.Discard, t.Output()))
 		})
 	}
+}
+
+func TestFix(t *testing.T) {
+	t.Parallel()
+	require.Contains(t, fix(fmt.Errorf("timeout: %w", &net.OpError{Op: "dial"})), "\n  fix: what is built in has ended")
+	require.Empty(t, fix(errPassed))
 }

@@ -119,7 +119,7 @@ func TestDashboard(t *testing.T) {
 		}
 		require.Equal(t, []string{
 			"Outcomes and rate", "Lag", "Attempts", "Holds, breakers and calls",
-			"Inbox and group transactions", "Dead letters", "Outbox", "Parking", "Reports",
+			"Inbox and group transactions", "Dead letters", "Outbox", "Parking", "Idempotency keys of a service", "Reports",
 		}, rows)
 	})
 

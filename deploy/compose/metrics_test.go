@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headrace/headrace/consumer"
+	"github.com/headrace/headrace/idempotency"
 	"github.com/headrace/headrace/idempotency/idemprom"
 	"github.com/headrace/headrace/record"
 )
@@ -30,7 +31,7 @@ var values = map[string][]string{
 }
 
 func outcomes() []string {
-	names := slices.Clone(record.CallOutcomes[:])
+	names := slices.Concat(record.CallOutcomes[:], idempotency.Outcomes[:])
 	for _, o := range record.Outcomes {
 		names = append(names, o.String())
 	}

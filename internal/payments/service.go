@@ -88,7 +88,10 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 		db.Close()
 		return nil, err
 	}
-	if err := errors.Join(s.book.prepare(ctx), s.listen()); err != nil {
+	if err = s.book.prepare(ctx); err == nil {
+		err = s.listen()
+	}
+	if err != nil {
 		db.Close()
 		return nil, fmt.Errorf("payment service: %w", err)
 	}
