@@ -120,6 +120,26 @@ func TestCall_Shutdown(t *testing.T) {
 		require.Len(t, c.outcomes, 2, "and their answers are not lost: nobody calls for them again")
 	})
 
+	bubble(t, "SoftEndDoesNotWaitForTheCallsOfAnotherClaim", func(t *testing.T) {
+		b := newBench(t)
+		b.calls(t, func(ctx context.Context, _ *record.Record) (any, error) {
+			return "paid", sleep(ctx, 5*time.Second)
+		}, func(c *downstream.Config) { c.MaxConcurrent = 2 })
+		h := b.handler(t, nothing)
+		busy, ending := b.claim(t, 1, 10, h), b.claim(t, 1, 10, h)
+		busy.add(recs(2, ownKey)...)
+		synctest.Wait()
+		ending.add(recs(5, ownKey)...)
+		synctest.Wait()
+		began := time.Now()
+		ending.end(10 * time.Second)
+		require.Zero(t, time.Since(began))
+		require.Empty(t, ending.outcomes)
+		require.Equal(t, 5, ending.givenBack)
+		busy.idle()
+		require.Len(t, busy.outcomes, 2)
+	})
+
 	bubble(t, "AnswerThatComesAfterASoftEndIsApplied", func(t *testing.T) {
 		for _, takes := range []time.Duration{50 * time.Millisecond, time.Second} { // with the lane, and without
 			b := newBench(t)

@@ -21,84 +21,151 @@ type brought struct {
 
 type broughtKey struct{}
 
-// call calls for r, on a worker's goroutine. It gives nil when r has its reply or is skipped, and otherwise what stands
-// on r. What it takes on the way (gate, place, inbox, breaker) is given back whatever happens.
-func (c *calling) call(r *record.Record) error {
+// oneCall is the call for the first record of a file, on a goroutine of the route's callers. What it takes on the way
+// (gate, place, inbox, breaker) is given back whatever happens, and the file with a verdict on it. A caller that is
+// stuck is left behind: then that is done without it.
+type oneCall struct {
+	c *calling
+	f *file
+	r *record.Record
+
+	pass     downstream.Pass
+	admitted bool
+	last     downstream.Streak // of the record's calls before
+	release  func()            // the place, with the turn that the inbox gave
+	placed   bool
+	permit   *downstream.Call // until its end is known
+	ctx      context.Context
+	cancel   context.CancelFunc
+	endSpan  func(error)
+	began    time.Time
+
+	how atomic.Uint32 // who was first: the call's return, or patience
+
+	// Of the message's patience.
+	until      time.Time
+	prev, next *oneCall
+	waited     bool
+}
+
+func (o *oneCall) run() {
+	o.r = o.f.rs[0]
+	err, begun := errStray, false
+	defer func() {
+		if begun {
+			return
+		}
+		if p := recover(); p != nil {
+			_ = o.c.rt.stray(o.r, p) // it has told the hooks; the record is given back
+		}
+		o.giveBack(err)
+	}()
+	if err = o.begin(); err == nil {
+		begun = true
+		o.do()
+	}
+}
+
+// begin takes what the call needs, asks the breaker last, and starts the clock. The error is what stands on the record.
+func (o *oneCall) begin() error {
+	c, r, call := o.c, o.r, o.c.rt.Call
 	if c.over.Load() || r.Ending() {
 		return record.ErrNotRun
 	}
-	dep := c.rt.Call.Dependency
-	pass, last, ok := c.admit(r, dep.Gate())
-	if !ok {
-		return c.refused(&fault.RefusedError{Dependency: dep.Name(), Reason: fault.ErrBreakerOpen})
+	if o.admit(); !o.admitted {
+		return c.refused(&fault.RefusedError{Dependency: call.Dependency.Name(), Reason: fault.ErrBreakerOpen})
 	}
-	defer pass.Release()
-	p, err := c.place(dep)
-	if err != nil {
+	if err := o.place(); err != nil {
 		return err
 	}
-	defer p.leave()
 	c.begun.Add(1)
-	defer c.begun.Add(-1)
-	if err := c.enter(r, p); err != nil {
+	o.placed = true
+	if err := o.enter(); err != nil {
 		return err
 	}
 	if c.over.Load() || r.Ending() { // it may have waited for long
 		return record.ErrNotRun
 	}
-	return c.begin(r, p, last)
+	permit, err := call.Dependency.BeginAgain(c.rt.Name, call.Timeout+call.HardGrace, o.last)
+	if err != nil {
+		return c.refused(err)
+	}
+	o.permit = permit
+	o.ctx, o.cancel = c.deadline(r)
+	r.Begin()
+	o.ctx, o.endSpan = c.rt.attemptCall(o.ctx, r)
+	o.began = time.Now()
+	return nil
 }
 
-// admit gives the pass that the chain brought, once, or another if that needs no wait.
-func (c *calling) admit(r *record.Record, gate *downstream.Gate) (_ downstream.Pass, last downstream.Streak, ok bool) {
-	b, _ := c.msg.Context().Value(broughtKey{}).(*brought)
+// admit takes the pass that the chain brought, once, or another if that needs no wait.
+func (o *oneCall) admit() {
+	b, _ := o.c.msg.Context().Value(broughtKey{}).(*brought)
 	if b != nil && b.taken.CompareAndSwap(false, true) {
-		if r == b.head {
-			last = b.last
+		if o.r == b.head {
+			o.last = b.last
 		}
-		return b.pass, last, true
+		o.pass, o.admitted = b.pass, true
+		return
 	}
-	pass, ok := gate.TryEnter()
-	return pass, last, ok
+	o.pass, o.admitted = o.c.rt.Call.Dependency.Gate().TryEnter()
 }
 
-// place is one of the dependency's MaxConcurrent, with the turn that the inbox gave. A call that is stuck takes them
-// along: otherwise each try would leave one more goroutine behind that nobody can end.
-type place struct {
-	release func()
-	lent    bool // to the stuck call's goroutine; touched by the worker only
-}
-
-func (p *place) leave() {
-	if !p.lent {
-		p.release()
-	}
-}
-
-func (c *calling) place(dep *downstream.Dependency) (*place, error) {
-	ctx := c.msg.Context()
-	release, ok := dep.Acquire(ctx, c.soft)
+// place takes one of the dependency's MaxConcurrent. A call that is stuck takes it along, with the turn that the inbox
+// gave: otherwise each try would leave one more goroutine behind that nobody can end.
+func (o *oneCall) place() (err error) {
+	ctx, ok := o.c.msg.Context(), false
+	o.release, ok = o.c.rt.Call.Dependency.Acquire(ctx, o.c.soft)
 	switch {
 	case ok:
-		return &place{release: release}, nil
+		return nil
 	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	return nil, record.ErrNotRun
+	return record.ErrNotRun
 }
 
 // enter has the inbox guard the call. It comes last of what may be waited for: the turn that it gives keeps others waiting.
-func (c *calling) enter(r *record.Record, p *place) error {
-	leave, err := c.rt.Call.Inbox.Enter(c.msg.Context(), r)
+func (o *oneCall) enter() error {
+	leave, err := o.c.rt.Call.Inbox.Enter(o.c.msg.Context(), o.r)
 	if err != nil {
 		return err
 	}
-	release := p.release
-	p.release = func() {
+	release := o.release
+	o.release = func() {
 		leave()
 		release()
 	}
 	return nil
+}
+
+// giveBack ends what a call had taken, with the verdict of its record.
+func (o *oneCall) giveBack(err error) {
+	c := o.c
+	defer func() {
+		if p := recover(); p != nil { // a hook's
+			_ = c.rt.stray(o.r, p)
+			err = errStray
+		}
+		o.r.Err = err
+		c.back <- o.f
+		c.inHand.Done()
+	}()
+	if o.admitted {
+		defer o.pass.Release()
+	}
+	if o.release != nil && !o.left() {
+		defer o.release()
+	}
+	if o.placed {
+		defer c.begun.Add(-1)
+	}
+	if o.cancel != nil {
+		defer o.cancel()
+	}
+	if o.permit != nil {
+		o.permit.End(true, nothingLearnt)
+	}
 }
 
 // refused is what stands on a record that was not let in.
@@ -108,27 +175,17 @@ func (c *calling) refused(err error) *CallError {
 	}
 }
 
-// begin asks the breaker, makes the call, and tells breaker and hooks what came of it. The gate follows the breaker: it is
-// told nothing here, and has its turn back when the call has ended.
-func (c *calling) begin(r *record.Record, p *place, last downstream.Streak) error {
-	call := c.rt.Call
-	permit, err := call.Dependency.BeginAgain(c.rt.Name, call.Timeout+call.HardGrace, last)
-	if err != nil {
-		return c.refused(err)
-	}
-	defer permit.End(true, nothingLearnt) // if a hook panics; otherwise it has its end by then
-	ctx, cancel := c.deadline(r)
-	defer cancel()
-	r.Begin()
-	ctx, end := c.rt.attemptCall(ctx, r)
-	began := time.Now()
-	reply, err := c.try(ctx, r, p)
-	took := time.Since(began)
+// judge tells breaker and hooks what came of a call, and gives what stands on its record. The gate follows the breaker:
+// it is told nothing here, and has its turn back when the call has ended.
+func (o *oneCall) judge(a answer) error {
+	c, r := o.c, o.r
+	took := time.Since(o.began)
 	r.End()
 	r.Spent += took
-	end(err)
-	c.missKey(ctx, r, err)
-	class, err := c.conclude(ctx, r, permit, reply, err)
+	o.endSpan(a.err)
+	c.missKey(o.ctx, r, a.err)
+	class, err := c.conclude(o.ctx, r, o.permit, a.reply, a.err)
+	o.permit = nil
 	if c.rt.Hooks.OnAttempt != nil {
 		c.rt.Hooks.OnAttempt(record.AttemptInfo{Route: c.rt.Name, Class: class, Took: took, Attempt: r.Attempt()})
 	}

@@ -48,6 +48,20 @@ func TestCall_Order(t *testing.T) {
 		require.Equal(t, record.Effected, c.outcome(2))
 	})
 
+	bubble(t, "AMessageOfOneHasTheNextPlaceBesideALargeOne", func(t *testing.T) {
+		b := newBench(t)
+		b.calls(t, func(ctx context.Context, _ *record.Record) (any, error) {
+			return "paid", sleep(ctx, time.Second)
+		}, func(c *downstream.Config) { c.MaxConcurrent = 2 })
+		c := b.claim(t, 2, 20, b.handler(t, nothing))
+		all := recs(21, ownKey)
+		c.add(all[:20]...)
+		elapse(time.Second / 2)
+		c.add(all[20])
+		c.idle()
+		require.Equal(t, 2*time.Second, b.at(20))
+	})
+
 	bubble(t, "WhoeverIsDoneGoesOnWhileOthersStillCall", func(t *testing.T) {
 		b := newBench(t)
 		b.calls(t, func(ctx context.Context, r *record.Record) (any, error) {

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,11 +17,11 @@ import (
 
 // calling is one message in the call layer. Its records stand in files, one a domain, of which the first one calls:
 //
-//	file ──► todo ──► a worker calls ──► back ──► failed: the others of the file are not run
-//	 ▲                                    └─────► has its reply: inwards, with all that have theirs ──┐
-//	 └──── settled: the next of the file ◄────────────────────────────────────────────────────────────┘
+//	file ──► todo ──► one of the route's callers ──► back ──► failed: the others of the file are not run
+//	 ▲                                                └─────► has its reply: inwards, with all that have theirs ──┐
+//	 └──── settled: the next of the file ◄────────────────────────────────────────────────────────────────────────┘
 //
-// The message's own goroutine is the only one that goes inwards, and the only one that touches a file which no worker
+// The message's own goroutine is the only one that goes inwards, and the only one that touches a file which no caller
 // has in hand.
 type calling struct {
 	rt   *Route
@@ -32,14 +33,15 @@ type calling struct {
 	soon  *early                      // to which failed ones go at once; nil: they wait for the others
 	known map[*record.Record]struct{} // to the inbox: nothing to call for
 	ready []*file                     // their first ones go inwards next
-	out   int                         // files that workers have
+	out   int                         // files that callers have, or are to have
 
-	todo, back chan *file
-	over       atomic.Bool  // call nobody any more
-	begun      atomic.Int64 // calls that have their place
-	away       bool         // the message's lane was given up
-	started    int          // workers
-	workers    sync.WaitGroup
+	todo     []*file        // guarded by the callers' lock
+	inHand   sync.WaitGroup // files that callers have
+	back     chan *file
+	over     atomic.Bool  // call nobody any more
+	begun    atomic.Int64 // calls that have their place
+	away     bool         // the message's lane was given up
+	patience patience
 }
 
 // laneTime is after which calls give up the message's lane, if it waits for nothing else: they are in nobody's way but
@@ -53,7 +55,7 @@ type file struct {
 	n  int // how many of them go inwards next
 }
 
-// errStray stands on a record whose worker did not come back, by a panic that is no call's.
+// errStray stands on a record whose caller did not come back, by a panic that is no call's.
 var errStray = errors.New("something outside of the call panicked or ended its goroutine")
 
 func (c *calling) run(rs []*record.Record) {
@@ -64,10 +66,13 @@ func (c *calling) run(rs []*record.Record) {
 		return
 	}
 	files := split(rs)
-	c.todo, c.back = make(chan *file, len(files)), make(chan *file, len(files))
-	// Deferred: a panic or runtime.Goexit inside of this layer must not give records back that workers still write to.
-	defer c.workers.Wait()
-	defer close(c.todo)
+	c.back = make(chan *file, len(files)) // has room for all
+	callers := &c.rt.callers
+	callers.join(c.rt.Call.Dependency.Config().MaxConcurrent)
+	// Deferred: a panic or runtime.Goexit inside of this layer must not give records back that callers still write to.
+	defer c.patience.end()
+	defer c.inHand.Wait()
+	defer callers.part(c)
 	defer c.over.Store(true)
 	for _, f := range files {
 		c.step(f)
@@ -150,15 +155,11 @@ func (c *calling) step(f *file) {
 		c.ready = append(c.ready, f)
 	case len(f.rs) > 0:
 		c.out++
-		c.todo <- f // has room for all
-		if c.started < min(c.out, c.rt.Call.Dependency.Config().MaxConcurrent) {
-			c.started++
-			c.workers.Go(c.work)
-		}
+		c.rt.callers.put(c, f)
 	}
 }
 
-// collect takes what workers bring back. It waits only if there is nothing else to do.
+// collect takes what callers bring back. It waits only if there is nothing else to do.
 func (c *calling) collect() {
 	if len(c.ready) == 0 {
 		c.take(c.wait())
@@ -173,20 +174,34 @@ func (c *calling) collect() {
 	}
 }
 
-// wait gives up the lane for calls that take long.
+// wait gives up the lane for calls that take long. When the delivery ends nobody waits for a caller any more.
 func (c *calling) wait() *file {
 	tick := time.NewTicker(laneTime)
 	defer tick.Stop()
+	soft, hard := c.soft, c.msg.Context().Done()
 	for {
 		select {
 		case f := <-c.back:
 			return f
+		case <-soft:
+			soft = nil
+			c.withdraw(record.ErrNotRun)
+		case <-hard:
+			hard = nil
+			c.withdraw(context.Cause(c.msg.Context()))
 		case <-tick.C:
 			if !c.away && int(c.begun.Load()) == c.out {
 				record.Wait(record.Remaining(c.all))
 				c.away = true
 			}
 		}
+	}
+}
+
+func (c *calling) withdraw(why error) {
+	for _, f := range c.rt.callers.withdraw(c) {
+		f.rs[0].Err = why
+		c.back <- f
 	}
 }
 
@@ -247,31 +262,4 @@ func (c *calling) passed(f *file, err error) {
 	}
 	f.rs = f.rs[f.n:]
 	c.step(f)
-}
-
-// work calls until there is nothing left to call for. One whose goroutine ends is replaced.
-func (c *calling) work() {
-	done := false
-	defer func() {
-		if !done {
-			c.workers.Go(c.work)
-		}
-	}()
-	for f := range c.todo {
-		c.serve(f)
-	}
-	done = true
-}
-
-// serve calls for the first of f. Whatever happens, f comes back with a verdict on it.
-func (c *calling) serve(f *file) {
-	r, err := f.rs[0], errStray
-	defer func() {
-		if p := recover(); p != nil {
-			_ = c.rt.stray(r, p) // it has told the hooks; the record is given back
-		}
-		r.Err = err
-		c.back <- f
-	}()
-	err = c.call(r)
 }

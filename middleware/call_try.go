@@ -1,11 +1,9 @@
 package middleware
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/headrace/headrace/dedup"
@@ -18,13 +16,7 @@ var (
 	errStuck  = errors.New("call ignores that its context has ended")
 )
 
-// run is one run of Call.Do, on a goroutine of its own that can be left behind. That goroutine never writes to the
-// record: what it has found out goes through the channel, to whoever still waits there.
-type run struct {
-	came chan answer
-	end  atomic.Uint32 // who was first: the goroutine's return, or the worker's patience
-}
-
+// answer is what a call gave.
 type answer struct {
 	reply any
 	err   error
@@ -36,60 +28,52 @@ const (
 	leftBehind
 )
 
-// try runs Do once and waits for it: until the deadline and the grace after it are over, or that grace after the end of
-// the delivery.
-func (c *calling) try(ctx context.Context, r *record.Record, p *place) (any, error) {
-	run, began := &run{came: make(chan answer, 1)}, time.Now()
-	go c.do(ctx, r, run, p.release)
-	if a, ok := c.await(run); ok {
-		return a.reply, a.err
-	}
-	p.lent = true
-	c.rt.stuck.add(run, dedup.Stuck{Route: c.rt.Name, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Since: began})
-	if !run.end.CompareAndSwap(runs, leftBehind) { // it came back in this very moment
-		c.rt.stuck.remove(run)
-		p.lent = false
-		a := <-run.came
-		return a.reply, a.err
-	}
-	return nil, c.leaveBehind(r, time.Since(began))
-}
+// left says that nobody waits for the call any more.
+func (o *oneCall) left() bool { return o.how.Load() == leftBehind }
 
-// do is the call with what it may do to us. When it comes back too late it gives back what it took along.
-func (c *calling) do(ctx context.Context, r *record.Record, run *run, release func()) {
+// do calls. Whatever the call does to us, its record has its verdict from here, unless patience was over before: then what
+// the call took along is given back.
+func (o *oneCall) do() {
 	a := answer{err: errGoexit}
 	defer func() {
 		if p := recover(); p != nil {
 			a = answer{err: fault.Recovered(p)}
 		}
-		if run.end.CompareAndSwap(runs, returned) {
-			run.came <- a
+		if o.how.CompareAndSwap(runs, returned) {
+			o.c.patience.forget(o)
+			o.conclude(func() answer { return a })
 			return
 		}
-		c.rt.stuck.remove(run)
-		release()
+		o.c.rt.stuck.remove(o)
+		o.release()
 	}()
-	reply, err := c.rt.Call.Do(ctx, r)
+	o.c.patience.watch(o)
+	reply, err := o.c.rt.Call.Do(o.ctx, o.r)
 	a = answer{reply, fault.Usable(err)}
 }
 
-// await waits for the run; false when patience is over.
-func (c *calling) await(run *run) (answer, bool) {
-	call := c.rt.Call
-	last := time.Now().Add(call.Timeout + call.HardGrace)
-	patience := time.NewTimer(call.Timeout + call.HardGrace)
-	defer patience.Stop()
-	for over := c.msg.Context().Done(); ; {
-		select {
-		case a := <-run.came:
-			return a, true
-		case <-over:
-			over = nil
-			patience.Reset(min(time.Until(last), call.HardGrace))
-		case <-patience.C:
-			return answer{}, false
+// conclude gives the record its verdict, also if a hook panics.
+func (o *oneCall) conclude(of func() answer) {
+	err := errStray
+	defer func() {
+		if p := recover(); p != nil {
+			_ = o.c.rt.stray(o.r, p)
 		}
+		o.giveBack(err)
+	}()
+	err = o.judge(of())
+}
+
+// leaveBehind goes on without a call that has outlived patience, unless it came back in this very moment.
+func (o *oneCall) leaveBehind() {
+	c, r := o.c, o.r
+	c.rt.stuck.add(o, dedup.Stuck{Route: c.rt.Name, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Since: o.began})
+	if !o.how.CompareAndSwap(runs, leftBehind) {
+		c.rt.stuck.remove(o)
+		return
 	}
+	c.rt.callers.lost()
+	o.conclude(func() answer { return answer{err: c.leaveBehind(r, time.Since(o.began))} })
 }
 
 // leaveBehind tells of a call that does not come back, and what it is for its record: nobody knows whether it was made.
@@ -104,22 +88,22 @@ func (c *calling) leaveBehind(r *record.Record, age time.Duration) error {
 // stuckCalls are the calls that were left behind and have not come back.
 type stuckCalls struct {
 	mu sync.Mutex
-	of map[*run]dedup.Stuck
+	of map[*oneCall]dedup.Stuck
 }
 
-func (s *stuckCalls) add(r *run, is dedup.Stuck) {
+func (s *stuckCalls) add(o *oneCall, is dedup.Stuck) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.of == nil {
-		s.of = map[*run]dedup.Stuck{}
+		s.of = map[*oneCall]dedup.Stuck{}
 	}
-	s.of[r] = is
+	s.of[o] = is
 }
 
-func (s *stuckCalls) remove(r *run) {
+func (s *stuckCalls) remove(o *oneCall) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.of, r)
+	delete(s.of, o)
 }
 
 // Stuck gives the call that has outlived its Timeout and HardGrace for the longest, and whether there is one: its record

@@ -125,6 +125,7 @@ type Route struct {
 	invalid     error // what validate found
 	orderOnce   sync.Once
 	stuck       stuckCalls
+	callers     callers
 	room        room
 	times       attemptTimes
 	batchOnce   sync.Once
