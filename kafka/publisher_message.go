@@ -3,8 +3,8 @@ package kafka
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -63,10 +63,11 @@ func publishable(msg *message.Message) error {
 func headersOf(msg *message.Message) []record.Header {
 	hs := make([]record.Header, 1, len(msg.Metadata)+1)
 	hs[0] = record.Header{Key: record.UUIDHeader, Value: []byte(msg.UUID)}
-	for _, name := range slices.Sorted(maps.Keys(msg.Metadata)) {
+	for name, value := range msg.Metadata {
 		if name != KeyMetadata && name != record.CountKey {
-			hs = append(hs, record.Header{Key: name, Value: []byte(msg.Metadata[name])})
+			hs = append(hs, record.Header{Key: name, Value: []byte(value)})
 		}
 	}
+	slices.SortFunc(hs[1:], func(a, b record.Header) int { return strings.Compare(a.Key, b.Key) })
 	return hs
 }

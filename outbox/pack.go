@@ -56,15 +56,14 @@ func (e *event) parse(b []byte) error {
 // pack is a row that is being written.
 type pack struct {
 	topic string
-	of    []draft
+	of    []*draft
 	size  int
 }
 
 // packs are the rows of drafts, in whose order those of each topic are.
-func packs(drafts []draft) (ps []pack) {
+func packs(drafts []*draft) (ps []pack) {
 	last := map[string]int{}
-	for i := range drafts {
-		d := &drafts[i]
+	for _, d := range drafts {
 		at, ok := last[d.topic]
 		if !ok || ps[at].size+len(d.body) > packBytes || len(ps[at].of) == packEvents {
 			at = len(ps)
@@ -72,7 +71,7 @@ func packs(drafts []draft) (ps []pack) {
 			last[d.topic] = at
 		}
 		p := &ps[at]
-		p.of = append(p.of, *d)
+		p.of = append(p.of, d)
 		p.size += len(d.body) + binary.MaxVarintLen16
 	}
 	return ps

@@ -22,7 +22,7 @@ func TestPacks(t *testing.T) {
 		}
 		p := pack{topic: "t"}
 		for i := range want {
-			p.of = append(p.of, draft{topic: "t", body: want[i].body()})
+			p.of = append(p.of, &draft{topic: "t", body: want[i].body()})
 		}
 		r := &row{id: 2048, topic: "t"}
 		require.NoError(t, r.unpack(len(want), p.packed()))
@@ -34,11 +34,11 @@ func TestPacks(t *testing.T) {
 
 	t.Run("KeepTheOrderOfEachTopic", func(t *testing.T) {
 		t.Parallel()
-		var ds []draft
+		var ds []*draft
 		for i := range 5000 {
 			d, err := newDraft(fmt.Sprint("t", i%3), message.NewMessage(fmt.Sprintf("%d", i), bytes.Repeat([]byte("x"), i%100*i%150)))
 			require.NoError(t, err)
-			ds = append(ds, d)
+			ds = append(ds, &d)
 		}
 		next := map[string]int{"t0": 0, "t1": 1, "t2": 2}
 		for _, p := range packs(ds) {
@@ -59,7 +59,7 @@ func TestPacks(t *testing.T) {
 		t.Parallel()
 		large, err := newDraft("t", message.NewMessage("large", make([]byte, packBytes+1)))
 		require.NoError(t, err)
-		for _, p := range packs([]draft{large, large}) {
+		for _, p := range packs([]*draft{&large, &large}) {
 			require.Nil(t, p.packed())
 		}
 	})
@@ -67,7 +67,7 @@ func TestPacks(t *testing.T) {
 
 func FuzzUnpack(f *testing.F) {
 	e := event{messageID: "id", key: []byte("k"), headers: []byte{}}
-	p := pack{of: []draft{{body: e.body()}, {body: e.body()}}}
+	p := pack{of: []*draft{{body: e.body()}, {body: e.body()}}}
 	f.Add(2, p.packed())
 	f.Add(1, []byte{})
 	f.Fuzz(func(t *testing.T, n int, b []byte) {
@@ -81,7 +81,7 @@ func FuzzUnpack(f *testing.F) {
 		}
 		again := pack{}
 		for i := range r.events {
-			again.of = append(again.of, draft{body: r.events[i].body()})
+			again.of = append(again.of, &draft{body: r.events[i].body()})
 		}
 		s := &row{id: 1}
 		require.NoError(t, s.unpack(n, append(again.packed(), packedOne(again)...)))

@@ -42,20 +42,25 @@ func newDrafts(topic string, msgs []*message.Message) (drafts, error) {
 
 // RewriteQuery implements pgx.QueryRewriter.
 func (ds drafts) RewriteQuery(context.Context, *pgx.Conn, string, []any) (string, []any, error) {
-	return insertSQL, columns(packs(ds)), nil
+	all := make([]*draft, len(ds))
+	for i := range ds {
+		all[i] = &ds[i]
+	}
+	return insertSQL, columns(packs(all)), nil
 }
 
 // QueueAll implements dedup.Deferred.
 func (ds drafts) QueueAll(b *pgx.Batch, all []dedup.Deferred) {
-	together := make(drafts, 0, len(all))
+	together := make([]*draft, 0, len(all))
 	size := 0
 	for _, other := range all {
-		for _, d := range other.(drafts) {
-			if size += int(d.bytes); size > maxInsert && len(together) > 0 {
+		ds := other.(drafts)
+		for i := range ds {
+			if size += int(ds[i].bytes); size > maxInsert && len(together) > 0 {
 				b.Queue(insertSQL, columns(packs(together))...)
-				together, size = together[:0], int(d.bytes)
+				together, size = together[:0], int(ds[i].bytes)
 			}
-			together = append(together, d)
+			together = append(together, &ds[i])
 		}
 	}
 	if len(together) > 0 {

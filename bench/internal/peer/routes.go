@@ -53,9 +53,6 @@ func headraceBatch(ctx context.Context, s *child.Session) error {
 			for i, e := range es {
 				w.begin(e)
 				items[i].Posting = e.Data
-				if err := tell(tx, s, e); err != nil {
-					return err
-				}
 				if e.Data.Poison {
 					failed[i] = fault.Permanent(errPoison)
 				}
@@ -66,6 +63,9 @@ func headraceBatch(ctx context.Context, s *child.Session) error {
 			s.Done(len(es))
 			if len(failed) > 0 {
 				return failed
+			}
+			if err := tell(tx, s, es...); err != nil {
+				return err
 			}
 			accounts, amounts := sums(items)
 			if _, err := tx.Exec(ctx, updateSet, accounts, amounts); err != nil {
@@ -81,12 +81,16 @@ func headraceBatch(ctx context.Context, s *child.Session) error {
 	})
 }
 
-// tell publishes the event of a record, where that is asked for.
-func tell(tx pgx.Tx, s *child.Session, e event) error {
+// tell publishes an event a record, where that is asked for.
+func tell(tx pgx.Tx, s *child.Session, es ...event) error {
 	if s.Options.Events == "" {
 		return nil
 	}
-	return outbox.Publisher(tx).Publish(s.Options.Events, told(e))
+	msgs := make([]*message.Message, len(es))
+	for i, e := range es {
+		msgs[i] = told(e)
+	}
+	return outbox.Publisher(tx).Publish(s.Options.Events, msgs...)
 }
 
 // told is about as large as the record that it tells of.
