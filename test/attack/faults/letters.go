@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -15,10 +16,29 @@ import (
 
 func letters() []Fault {
 	return []Fault{
-		{"letters-too-large", Brokers, letterTopic("max.message.bytes", "50")},
-		{"letters-too-few-replicas", Brokers, letterTopic("min.insync.replicas", "4")},
+		{"letters-too-large", Brokers, letterTopic("max.message.bytes", tooLarge, aWhile)},
+		{"letters-too-few-replicas", Brokers, letterTopic("min.insync.replicas", strconv.Itoa(lab.Nodes), withoutANode)},
 		{"letters-missing", Brokers, deleteLetters},
 	}
+}
+
+// tooLarge is the max.message.bytes of a topic that takes no letter. min.insync.replicas above the number of replicas does not
+// do it: brokers take it for that number.
+const tooLarge = "50"
+
+func aWhile(ctx context.Context, _ *lab.Site, rng *rand.Rand) error {
+	hold(ctx, between(rng, 2*time.Second, 10*time.Second))
+	return nil
+}
+
+// withoutANode kills one for longer than it takes to fence it, which is 6 s.
+func withoutANode(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
+	node := 1 + rng.IntN(lab.Nodes)
+	if err := s.Kafka.Do("kill", node); err != nil {
+		return err
+	}
+	hold(ctx, between(rng, 8*time.Second, 14*time.Second))
+	return s.Kafka.Do("restart", node)
 }
 
 // deleteLetters deletes a dead letter topic, and creates it again a while later. What stood there is kept for the auditor;
@@ -29,13 +49,13 @@ func deleteLetters(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 	if err != nil || details[name].Err != nil {
 		return errors.Join(err, details[name].Err)
 	}
-	partitions, nobody := int32(len(details[name].Partitions)), "4"
+	partitions, nothing := int32(len(details[name].Partitions)), tooLarge
 	ctx = context.WithoutCancel(ctx)
 	configs, err := configured(ctx, s, name)
 	if err != nil {
 		return err
 	}
-	if err := alter(ctx, s, []string{name}, kadm.AlterConfig{Name: "min.insync.replicas", Value: &nobody}); err != nil {
+	if err := alter(ctx, s, []string{name}, kadm.AlterConfig{Name: "max.message.bytes", Value: &nothing}); err != nil {
 		return err
 	}
 	hold(ctx, 2*time.Second) // what a leader has taken by now is confirmed, or never
@@ -78,8 +98,8 @@ func letterTopics(s *lab.Site) []string {
 	return []string{s.Prefix + "orders.dlq", s.Prefix + "offsets.dlq", s.Prefix + "source.dlq"}
 }
 
-// letterTopic gives the dead letter topics a configuration under which they take nothing.
-func letterTopic(name, value string) func(context.Context, *lab.Site, *rand.Rand) error {
+// letterTopic gives the dead letter topics a configuration under which they take nothing, meanwhile.
+func letterTopic(name, value string, meanwhile func(context.Context, *lab.Site, *rand.Rand) error) func(context.Context, *lab.Site, *rand.Rand) error {
 	return func(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 		topics := letterTopics(s)
 		before := map[string]*string{"max.message.bytes": nil, "min.insync.replicas": nil}
@@ -97,12 +117,12 @@ func letterTopic(name, value string) func(context.Context, *lab.Site, *rand.Rand
 		if err := alter(ctx, s, topics, kadm.AlterConfig{Name: name, Value: &value}); err != nil {
 			return err
 		}
-		hold(ctx, between(rng, 2*time.Second, 10*time.Second))
+		held := meanwhile(ctx, s, rng)
 		mend := kadm.AlterConfig{Name: name, Value: before[name]}
 		if mend.Value == nil {
 			mend.Op = kadm.DeleteConfig
 		}
-		return alter(context.WithoutCancel(ctx), s, topics, mend)
+		return errors.Join(held, alter(context.WithoutCancel(ctx), s, topics, mend))
 	}
 }
 
