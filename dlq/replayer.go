@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/kafka"
 )
 
@@ -218,7 +219,7 @@ func refused(ctx context.Context, err error) bool {
 func outlive(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		sleep(longer, d)
+		backoff.Wait(longer, d)
 		cancel(context.Cause(ctx))
 	})
 	return longer, func() { stop(); cancel(nil) }

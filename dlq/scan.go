@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/record"
 )
@@ -215,7 +216,7 @@ func (l *topicLog) stand(ctx context.Context, p int32, at *int64, stood time.Dur
 		return err
 	case err == nil:
 		return nil // a gap: the broker had us wait, or we have moved
-	case !sleep(ctx, fetchAgain):
+	case !backoff.Wait(ctx, fetchAgain):
 		return ctx.Err()
 	}
 	if err := l.findLeaders(ctx); err != nil && !kerr.IsRetriable(err) {
@@ -233,7 +234,7 @@ func (l *topicLog) skipDeleted(ctx context.Context, p int32, at *int64, stood ti
 	case starts[p] > *at:
 		*at = starts[p]
 		return nil
-	case stood > stalled || !sleep(ctx, fetchAgain):
+	case stood > stalled || !backoff.Wait(ctx, fetchAgain):
 		return err
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/internal/redact"
 	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/record"
@@ -130,7 +131,7 @@ func (w *Writer) confirm(ctx context.Context, l letter) error {
 	defer cancel()
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
 		err := w.fit(ctx, l)
-		if err == nil || !worthwhile(err) || !sleep(ctx, wait) {
+		if err == nil || !worthwhile(err) || !backoff.Wait(ctx, wait) {
 			return err
 		}
 	}
@@ -169,17 +170,6 @@ func worthwhile(err error) bool {
 		return false
 	}
 	return failed.Failed[0].Ambiguous || errors.Is(err, kerr.CorruptMessage)
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // letter is what is written: the record with an envelope that may have to be made smaller.

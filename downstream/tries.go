@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/record"
 )
 
@@ -73,11 +74,7 @@ func (t *tries) refused(why Reason) {
 
 // wait is before the next try; false if the caller gets what there is.
 func (t *tries) wait(d Decision) bool {
-	timer := time.NewTimer(d.Wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-t.ctx.Done():
+	if !backoff.Wait(t.ctx, d.Wait) {
 		t.refused(DeadlineExhausted)
 		return false
 	}

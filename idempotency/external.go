@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/headrace/headrace/internal/backoff"
 )
 
 // External runs h once a key, for effects that are not in the database: the key's row is committed before h runs, and
@@ -157,7 +159,7 @@ func (k *Keys) persist(c *call, sql string, args []any) (changed int64, err erro
 	const longest = time.Second
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, longest) {
 		tag, err := k.attempt(ctx, sql, args)
-		if err == nil || permanent(err) || !pause(ctx, wait) {
+		if err == nil || permanent(err) || !backoff.Wait(ctx, wait) {
 			return tag.RowsAffected(), err
 		}
 	}
@@ -174,15 +176,4 @@ func (k *Keys) attempt(ctx context.Context, sql string, args []any) (pgconn.Comm
 func permanent(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && !passes(pg.Code)
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

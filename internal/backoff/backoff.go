@@ -1,4 +1,4 @@
-// Package backoff has the arithmetic of waits that grow.
+// Package backoff has waits, and the arithmetic of those that grow.
 package backoff
 
 import (
