@@ -147,7 +147,7 @@ func delivered(r *record.Record, id record.Identity, first spot, at place) recor
 	if first != here(r) {
 		id.Coordinates = placeOf(r).hash
 	}
-	id.ValueHash = HashValue(r.Value)
+	id.ValueHash = hashValue(r.Value)
 	return id
 }
 
@@ -195,8 +195,8 @@ func KeyAt(topicID uuid.UUID, partition int32, offset int64) uuid.UUID {
 	return spot{topicID, partition, offset}.place().key
 }
 
-// HashValue is of a record's value as it was delivered. A tombstone (nil) and an empty value differ.
-func HashValue(value []byte) int64 {
+// hashValue is of a record's value as it was delivered. A tombstone (nil) and an empty value differ.
+func hashValue(value []byte) int64 {
 	if value == nil {
 		return 0
 	}

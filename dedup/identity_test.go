@@ -74,7 +74,7 @@ func TestIdentify(t *testing.T) {
 
 	t.Run("NilAndEmptyValuesDiffer", func(t *testing.T) {
 		t.Parallel()
-		require.NotEqual(t, HashValue(nil), HashValue([]byte{}))
+		require.NotEqual(t, hashValue(nil), hashValue([]byte{}))
 	})
 
 	t.Run("RecreatedTopicIsAnotherPlace", func(t *testing.T) {

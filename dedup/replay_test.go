@@ -71,7 +71,7 @@ func TestIdentifyReplay(t *testing.T) {
 			require.NoError(t, IdentifyReplay(c.r, c.of, Header("id")))
 			require.Equal(t, record.Identity{
 				ID: c.id, Key: c.key, FromCoordinates: c.from, Place: c.place(first),
-				ValueHash: HashValue([]byte("v")), Coordinates: placeOf(here()).hash,
+				ValueHash: hashValue([]byte("v")), Coordinates: placeOf(here()).hash,
 			}, c.r.Identity)
 		})
 	}

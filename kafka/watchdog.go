@@ -43,22 +43,13 @@ func (s *Source) watchHandlers() {
 	for _, o := range s.allClaims() {
 		for _, late := range o.Overdue() {
 			if !late.Reported {
-				s.reportStuck(late)
+				s.report(late.Report(s.cfg.MaxPollInterval))
 			}
-			if late.For > s.cfg.MaxPollInterval {
-				go s.fail(fmt.Errorf("kafka source: %s/%d offset %d has been running for %s, longer than MaxPollInterval %s",
-					o.topic, o.partition, late.Record.Offset, late.For.Round(time.Second), s.cfg.MaxPollInterval))
+			if err := late.Hung(s.cfg.MaxPollInterval); err != nil {
+				go s.fail(fmt.Errorf("kafka source: %w", err))
 			}
 		}
 	}
-}
-
-func (s *Source) reportStuck(late claim.Running) {
-	r := late.Record
-	s.report(record.Report{
-		Kind: record.ReportStuckRecord, Route: late.Line.Name(), Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Age: late.For,
-		Hint: fmt.Sprintf("its handler does not heed its context, or its decoder does not return; after MaxPollInterval %s this process gives up", s.cfg.MaxPollInterval),
-	})
 }
 
 // watchRoutes reports routes whose subscription has ended and that nobody serves: their records hold the offset.

@@ -98,11 +98,7 @@ func (f *keysShowFlags) show(ctx context.Context, s streams, name string) error 
 }
 
 func writeKey(out io.Writer, k *idempotency.FoundKey) {
-	line := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(out, "%-13s %s\n", name, dlq.Preview([]byte(value), maxShown))
-		}
-	}
+	line := lineEach(out)
 	line("key", k.Key.Key)
 	line("route", k.Route)
 	line("method", k.Method)

@@ -120,11 +120,7 @@ func (f *parkedShowFlags) print(s streams, w *parking.Waiting) error {
 }
 
 func writeWaiting(out io.Writer, w *parking.Waiting) {
-	line := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(out, "%-13s %s\n", name, dlq.Preview([]byte(value), maxShown))
-		}
-	}
+	line := lineEach(out)
 	line("record", w.At().String())
 	if r := w.Record; r != nil {
 		line("  timestamp", momentOrNone(r.Timestamp))

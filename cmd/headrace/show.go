@@ -133,14 +133,19 @@ func (f *showFlags) print(s streams, e *dlq.Entry, r row) error {
 	return err
 }
 
+// lineEach writes a line for each value that there is.
+func lineEach(out io.Writer) func(name, value string) {
+	return func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(out, "%-13s %s\n", name, dlq.Preview([]byte(value), maxShown))
+		}
+	}
+}
+
 // writeEnvelope writes what is known of the letter, a line each; what is not known has none.
 func writeEnvelope(w io.Writer, e *dlq.Entry, outcome dlq.Outcome) {
 	env := e.Envelope
-	line := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(w, "%-13s %s\n", name, dlq.Preview([]byte(value), maxShown))
-		}
-	}
+	line := lineEach(w)
 	line("letter", e.Place().String())
 	if e.Later != nil {
 		line("superseded", "by "+e.Later.String()+", a later letter of the same record")

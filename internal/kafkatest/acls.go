@@ -9,6 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/headrace/headrace/internal/backoff"
 )
 
 // ACL is one permission. The resource is taken by its full name.
@@ -81,12 +83,7 @@ func createACLs(ctx context.Context, cl *kgo.Client, principal string, acls []AC
 	if err != nil {
 		return err
 	}
-	for _, r := range resp.Results {
-		if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
-			return err
-		}
-	}
-	return nil
+	return firstError(resp.Results, func(r kmsg.CreateACLsResponseResult) int16 { return r.ErrorCode })
 }
 
 func removeACLs(ctx context.Context, cl *kgo.Client, principal string, acls []ACL) error {
@@ -101,8 +98,12 @@ func removeACLs(ctx context.Context, cl *kgo.Client, principal string, acls []AC
 	if err != nil {
 		return err
 	}
-	for _, r := range resp.Results {
-		if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
+	return firstError(resp.Results, func(r kmsg.DeleteACLsResponseResult) int16 { return r.ErrorCode })
+}
+
+func firstError[R any](results []R, code func(R) int16) error {
+	for _, r := range results {
+		if err := kerr.ErrorForCode(code(r)); err != nil {
 			return err
 		}
 	}
@@ -118,7 +119,7 @@ func waitACL(ctx context.Context, broker *kgo.Broker, principal string, a ACL, p
 		if err == nil && len(resp.Resources) > 0 == present {
 			return nil
 		}
-		if !pause(ctx) {
+		if !backoff.Wait(ctx, pollEvery) {
 			return fmt.Errorf("kafkatest: the brokers do not learn of %s: %w", a, context.Cause(ctx))
 		}
 	}

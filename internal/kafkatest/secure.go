@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/headrace/headrace/internal/backoff"
 )
 
 // Secure is a cluster with logins, TLS and ACLs. Its Brokers are the plain listener: whoever comes by it, as the helpers of
@@ -99,7 +101,7 @@ func (s *Secure) AddSCRAM(t testing.TB, user, password string) {
 			if err == nil && known.Error() == nil && len(known) == 1 {
 				break
 			}
-			require.True(t, pause(ctx), "a broker does not learn of %s: %v", user, err)
+			require.True(t, backoff.Wait(ctx, pollEvery), "a broker does not learn of %s: %v", user, err)
 		}
 	}
 }

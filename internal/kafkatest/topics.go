@@ -14,10 +14,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/headrace/headrace/internal/backoff"
 )
 
-// callTimeout bounds what a helper waits for the broker.
-const callTimeout = time.Minute
+const (
+	// callTimeout bounds what a helper waits for the broker.
+	callTimeout = time.Minute
+	// pollEvery is between two looks of a helper that waits.
+	pollEvery = 50 * time.Millisecond
+)
 
 // Fake starts franz-go's in-process broker, one node unless the options say otherwise. The test's end closes it. It is for
 // the faults that no real broker makes on demand (kfake's ControlKey) and for tests that must run without Java.
@@ -187,22 +193,10 @@ func fetchOffsets(ctx context.Context, t testing.TB, admin *kadm.Client, group s
 		if errors.Is(err, kerr.GroupIDNotFound) {
 			return nil
 		}
-		if err == nil || !kerr.IsRetriable(err) || !pause(ctx) {
+		if err == nil || !kerr.IsRetriable(err) || !backoff.Wait(ctx, pollEvery) {
 			require.NoError(t, err)
 			return offsets
 		}
-	}
-}
-
-// pause waits a little, and says false when ctx ends first.
-func pause(ctx context.Context) bool {
-	timer := time.NewTimer(50 * time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

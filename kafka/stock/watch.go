@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/kafka"
-	"github.com/headrace/headrace/kafka/internal/claim"
-	"github.com/headrace/headrace/record"
 )
 
 // tendInterval is how often the watchdogs look.
@@ -38,22 +36,13 @@ func (s *Subscriber) watchHandlers() {
 	for _, o := range claims {
 		for _, late := range o.Overdue() {
 			if !late.Reported {
-				s.reportStuck(late)
+				s.cfg.Hooks.Report(late.Report(s.cfg.MaxPollInterval))
 			}
-			if late.For > s.cfg.MaxPollInterval {
-				go s.fail(fmt.Errorf("kafka stock: %s/%d offset %d has been running for %s, longer than MaxPollInterval %s",
-					o.Topic, o.Partition, late.Record.Offset, late.For.Round(time.Second), s.cfg.MaxPollInterval))
+			if err := late.Hung(s.cfg.MaxPollInterval); err != nil {
+				go s.fail(fmt.Errorf("kafka stock: %w", err))
 			}
 		}
 	}
-}
-
-func (s *Subscriber) reportStuck(late claim.Running) {
-	r := late.Record
-	s.cfg.Hooks.Report(record.Report{
-		Kind: record.ReportStuckRecord, Route: late.Line.Name(), Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Age: late.For,
-		Hint: fmt.Sprintf("its handler does not heed its context, or its decoder does not return; after MaxPollInterval %s this process gives up", s.cfg.MaxPollInterval),
-	})
 }
 
 // watchRoutes reports routes whose subscription has ended and that nobody serves: their records hold the offset.

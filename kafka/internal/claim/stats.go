@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/headrace/headrace/record"
@@ -44,6 +45,23 @@ type Running struct {
 	For    time.Duration
 	// Reported says whether an earlier call of Overdue gave it.
 	Reported bool
+}
+
+// Report is the report of a record that runs for too long.
+func (r Running) Report(most time.Duration) record.Report {
+	return record.Report{
+		Kind: record.ReportStuckRecord, Route: r.Line.Name(), Topic: r.Record.Topic, Partition: r.Record.Partition, Offset: r.Record.Offset, Age: r.For,
+		Hint: fmt.Sprintf("its handler does not heed its context, or its decoder does not return; after MaxPollInterval %s this process gives up", most),
+	}
+}
+
+// Hung is the error of a process that gives up for it, nil until it has been running for longer than most.
+func (r Running) Hung(most time.Duration) error {
+	if r.For <= most {
+		return nil
+	}
+	return fmt.Errorf("%s/%d offset %d has been running for %s, longer than MaxPollInterval %s",
+		r.Record.Topic, r.Record.Partition, r.Record.Offset, r.For.Round(time.Second), most)
 }
 
 // Overdue gives the records that have been running for longer than their line's Patience, and marks them reported.
