@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/internal/pgtest"
 	"github.com/headrace/headrace/migrations"
 	"github.com/headrace/headrace/record"
@@ -88,7 +89,7 @@ func testContention(t *testing.T) {
 		b.groupsOf(10)
 		var begun atomic.Int32
 		handler := func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
-			for begun.Add(1) == 1 && !inLineOrInHand(b.rt) && wait(ctx, time.Millisecond) {
+			for begun.Add(1) == 1 && !inLineOrInHand(b.rt) && backoff.Wait(ctx, time.Millisecond) {
 				begun.Store(0)
 			}
 			var others int
@@ -308,7 +309,7 @@ func (b *workbench) when(condition string, f func()) {
 	b.t.Cleanup(func() { cancel(); <-done })
 	go func() {
 		defer close(done)
-		for wait(ctx, 5*time.Millisecond) {
+		for backoff.Wait(ctx, 5*time.Millisecond) {
 			var seen bool
 			err := b.pool.QueryRow(ctx, "select exists (select 1 from pg_stat_activity where "+
 				"datname = current_database() and pid <> pg_backend_pid() and "+condition+")").Scan(&seen)

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/migrations"
 	"github.com/headrace/headrace/record"
 )
@@ -236,23 +237,11 @@ func (in *Inbox) takeBack(consumer int32, ids, coords string) (err error) {
 		if err == nil || isServerError(err) && doubtOf(err) == none {
 			return err
 		}
-		if !wait(in.ctx, time.Second) {
+		if !backoff.Wait(in.ctx, time.Second) {
 			return err
 		}
 	}
 	return err
-}
-
-// wait is false when ctx ends first.
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 func (in *Inbox) attempted(rt *Route, e *entry, class string) {

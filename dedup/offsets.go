@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/record"
 )
 
@@ -134,18 +135,7 @@ func (x *image) rest(ctx context.Context, r *record.Record) bool {
 	x.mu.Lock()
 	d := time.Until(x.rests)
 	x.mu.Unlock()
-	if d <= 0 {
-		return true
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-r.Soft():
-	case <-ctx.Done():
-	}
-	return false
+	return d <= 0 || backoff.WaitUnless(ctx, d, r.Soft())
 }
 
 // held is for a partition of which nobody can tell what is done: nothing of it runs.

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/record"
 )
 
@@ -106,7 +107,7 @@ func (s *offsetStore) leave(x *image, r *record.Record) {
 // keep lives while there are such records.
 func (s *offsetStore) keep() {
 	defer s.rt.in.left()
-	for wait(s.rt.in.ctx, keepInterval) {
+	for backoff.Wait(s.rt.in.ctx, keepInterval) {
 		for _, x := range s.all() {
 			s.flush(s.rt.in.ctx, x)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/record"
 )
 
@@ -229,14 +230,7 @@ func (g *group) sort() bool {
 
 // pause waits a moment for the other transaction; false when a delivery is ending.
 func (g *group) pause() bool {
-	t := time.NewTimer(20*time.Millisecond + rand.N(40*time.Millisecond))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-g.ctx.Done():
-		return false
-	}
+	return backoff.Wait(g.ctx, 20*time.Millisecond+rand.N(40*time.Millisecond))
 }
 
 // findBusy gives Busy to those whose identity is in the hands of another transaction, and lets the others run without

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/headrace/headrace/internal/backoff"
 )
 
 const (
@@ -48,7 +50,7 @@ func (s *sweeper) loop(ctx context.Context) {
 		if err != nil || !more {
 			pause = rest/2 + rand.N(max(rest, 1))
 		}
-		if !wait(ctx, pause) {
+		if !backoff.Wait(ctx, pause) {
 			return
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/kafka/internal/claim"
 	"github.com/headrace/headrace/record"
 )
@@ -80,21 +81,9 @@ func (s *Source) lastCommit(ctx context.Context, marks map[*owned]claim.Mark) {
 			return
 		}
 		s.cfg.Logger.Warn("kafka source: last commit of ended claims", "group", s.cfg.Group, "err", err)
-		if !errors.Is(err, kerr.RebalanceInProgress) && !errors.Is(err, kerr.IllegalGeneration) && !errors.Is(err, kerr.StaleMemberEpoch) || !elapsed(ctx, commitPause) {
+		if !errors.Is(err, kerr.RebalanceInProgress) && !errors.Is(err, kerr.IllegalGeneration) && !errors.Is(err, kerr.StaleMemberEpoch) || !backoff.Wait(ctx, commitPause) {
 			return
 		}
-	}
-}
-
-// elapsed waits d and is false if ctx ends first.
-func elapsed(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/headrace/headrace/dlq"
 	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/fault"
-	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/record"
 )
 
@@ -165,49 +164,6 @@ func (c *chain) backOff(r *record.Record, d Decision) bool {
 	return c.again()
 }
 
-// wait holds the chain. The gate that is shut stands in the way of again, which waits there.
-func (c *chain) wait(d Decision) bool {
-	c.held = d.Dependency
-	switch d.Dependency {
-	case BusyElsewhere, Postponed:
-		return c.heldFor(d.Dependency, d.Wait) && c.again()
-	case NoBudget:
-		ok := c.heldFor(d.Dependency, d.Wait)
-		c.head().Spent = 0
-		return ok && c.again()
-	case fault.DeadLetterTopic: // a handler says so; its gate is in no handler's way
-		return c.heldFor(d.Dependency, max(d.Wait, c.rt.Retry.Base)) && c.again()
-	case RetryAfter:
-		c.rt.Gates.Get(RetryAfter).Down(c.rt.until(d.Wait))
-	}
-	if called := c.rt.Gates.called; called != nil && d.Dependency == called.Name() {
-		return c.ask(called, d) && c.again()
-	}
-	return c.again()
-}
-
-// ask waits before the chain goes to the gate of the calls: for the Retry-After that a call was answered with, and if the
-// gate is not shut. It follows the breaker, and for what that does not count (a bulkhead of somebody else's, an outage
-// that is over by now) nothing stops the next call.
-func (c *chain) ask(gate *downstream.Gate, d Decision) bool {
-	wait := time.Duration(0)
-	if c.fault.Class != fault.ClassUnavailable { // there it is the breaker's own time, which the gate knows
-		wait = d.Wait
-	}
-	if _, shut := gate.Since(); !shut {
-		least := backoff.Exponential(c.rt.Retry.Base, c.rt.Retry.Cap, c.free-1)
-		wait = max(wait, least/2+backoff.Jitter(least/2))
-	}
-	return wait <= 0 || c.heldFor(gate.Name(), wait)
-}
-
-// heldFor holds the chain for a time, whoever else runs.
-func (c *chain) heldFor(dependency string, d time.Duration) (ok bool) {
-	c.pause()
-	c.hold(c.rs, dependency, func() { ok = c.sleep(d) })
-	return ok
-}
-
 // again runs the chain once more. One domain goes in and one comes out.
 func (c *chain) again() bool {
 	needs := c.needs()
@@ -275,39 +231,6 @@ func (c *chain) advance() bool {
 		c.fault, c.before = c.classify(c.head().Err), c.head().Spent
 	}
 	return true
-}
-
-// pause gives up the lane, or the room of one that ran again.
-func (c *chain) pause() {
-	if !c.waiting {
-		record.Wait(c.rs)
-		c.waiting = true
-	}
-}
-
-// together is the grid on which longer waits end. Those whose waits end at once run in one transaction, and their verdicts
-// and letters go together, where each alone would take a transaction of its own.
-const together = 20 * time.Millisecond
-
-// whole is d, up to together longer if that is little of it, so that it ends at a time that others share.
-func whole(d time.Duration, now time.Time) time.Duration {
-	if d < 4*together {
-		return d
-	}
-	return d + together - time.Duration(now.Add(d).UnixNano())%together
-}
-
-// sleep ends early, with false, when the claim begins to end.
-func (c *chain) sleep(d time.Duration) bool {
-	t := time.NewTimer(whole(d, time.Now()))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return !c.head().Ending()
-	case <-c.soft:
-	case <-c.ctx().Done():
-	}
-	return false
 }
 
 // unread gives the head and those right behind it, as far as they cannot be read.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/headrace/headrace/internal/backoff"
 )
 
 // lease keeps a forwarder's turn while it lives. It is no lock: a process that stops for long goes on sending beside its
@@ -35,7 +37,7 @@ func (l *lease) keep(ctx context.Context) {
 		if had := l.held.Swap(ok); ok && !had {
 			l.taken()
 		}
-		wait(ctx, l.d/3, nil)
+		backoff.Wait(ctx, l.d/3)
 	}
 }
 

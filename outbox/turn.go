@@ -23,7 +23,7 @@ const (
 func (f *Forwarder) turn(ctx context.Context) {
 	if !f.lease.held.Load() {
 		clear(f.underway.packs) // another one goes on with them
-		wait(ctx, f.cfg.Lease, f.woken)
+		backoff.WaitUnless(ctx, f.cfg.Lease, f.woken)
 		return
 	}
 	sent, err := f.forward(ctx)
@@ -31,10 +31,10 @@ func (f *Forwarder) turn(ctx context.Context) {
 	case ctx.Err() != nil:
 	case err != nil:
 		f.trouble(err)
-		wait(ctx, backoff.Exponential(firstWait, lastWait, f.failures-1), nil)
+		backoff.Wait(ctx, backoff.Exponential(firstWait, lastWait, f.failures-1))
 	case !sent:
 		f.failures = 0
-		wait(ctx, f.cfg.PollInterval, f.woken)
+		backoff.WaitUnless(ctx, f.cfg.PollInterval, f.woken)
 	default:
 		f.failures = 0
 		f.linger(ctx)
@@ -45,7 +45,7 @@ func (f *Forwarder) turn(ctx context.Context) {
 // however few it finds.
 func (f *Forwarder) linger(ctx context.Context) {
 	if !f.full {
-		wait(ctx, time.Until(f.began.Add(pause)), nil)
+		backoff.Wait(ctx, time.Until(f.began.Add(pause)))
 	}
 }
 
@@ -172,15 +172,4 @@ func (f *Forwarder) blocked(r result) {
 		Hint: "the topic's events wait in headrace.outbox, in order, and are tried again; see that the brokers are up, and that the topic " +
 			"exists, takes records of this size and may be written to",
 	})
-}
-
-// wait is over after d, when ctx ends or when early has something.
-func wait(ctx context.Context, d time.Duration, early <-chan struct{}) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-early:
-	case <-ctx.Done():
-	}
 }

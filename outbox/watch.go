@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/migrations"
 	"github.com/headrace/headrace/record"
 )
@@ -65,7 +66,7 @@ func (w *watch) run(ctx context.Context) {
 			w.told, w.behind = false, false
 			w.tell(record.OutboxInfo{})
 		}
-		wait(ctx, w.cfg.StatsInterval, nil)
+		backoff.Wait(ctx, w.cfg.StatsInterval)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/record"
 )
 
@@ -59,13 +60,7 @@ func (f *feed) reportFailure(n int, err error) {
 
 // rest waits for d, or until there may be something to do.
 func (f *feed) rest(d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-f.wake:
-	case <-f.ctx.Done():
-	}
+	backoff.WaitUnless(f.ctx, d, f.wake)
 }
 
 // next claims what is due, once there is a lane for it. Suspects run when nothing else does, and nothing else beside them.

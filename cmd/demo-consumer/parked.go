@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/headrace/headrace/consumer"
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/parking"
 	"github.com/headrace/headrace/record"
 )
@@ -52,7 +53,7 @@ func (s *scenario) bank(ctx context.Context) error {
 	}
 	defer d.payments.BankAway(false)
 	eventually(ctx, patience, func() bool { return d.payments.BankRefusals() >= attempts })
-	pause(ctx, parkedFor/2) // others follow
+	backoff.Wait(ctx, parkedFor/2) // others follow
 	d.progress.note("the bank of %d accounts is back; many of its orders are parked", accounts/bankShare)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/record"
 )
 
@@ -71,7 +72,7 @@ func (s *scenario) outage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	pause(ctx, d.settings.outage)
+	backoff.Wait(ctx, d.settings.outage)
 	if err := back(); err != nil {
 		return err
 	}
@@ -98,7 +99,7 @@ func (s *scenario) payments(ctx context.Context) error {
 		return nil
 	}
 	d.progress.note("its breaker has opened; it stays away for another %s", d.settings.payments)
-	pause(ctx, d.settings.payments)
+	backoff.Wait(ctx, d.settings.payments)
 	return nil
 }
 
@@ -169,17 +170,7 @@ func eventually(ctx context.Context, most time.Duration, holds func() bool) bool
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	for !holds() && ctx.Err() == nil {
-		pause(ctx, 20*time.Millisecond)
+		backoff.Wait(ctx, 20*time.Millisecond)
 	}
 	return holds()
-}
-
-// pause waits, or for the end of ctx.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/internal/freeport"
 )
 
@@ -151,7 +152,7 @@ func (s *Server) startLocked(ctx context.Context) error {
 			return nil
 		}
 		err = errors.Join(err, p.kill())
-		if !strings.Contains(err.Error(), "pre-existing shared memory block") || !pause(ctx) {
+		if !strings.Contains(err.Error(), "pre-existing shared memory block") || !backoff.Wait(ctx, pollEvery) {
 			return err
 		}
 	}
@@ -207,7 +208,7 @@ func (s *Server) waitReady(ctx context.Context, p *process) error {
 		if !p.running() {
 			return fmt.Errorf("the server ended while starting: %s", s.logTail())
 		}
-		if !pause(ctx) {
+		if !backoff.Wait(ctx, pollEvery) {
 			return fmt.Errorf("the server does not take connections: %w; its log: %s", err, s.logTail())
 		}
 	}
@@ -312,16 +313,4 @@ func (p *process) kill() error {
 	}
 	<-p.done
 	return err
-}
-
-// pause waits a little, and says false when ctx ends first.
-func pause(ctx context.Context) bool {
-	timer := time.NewTimer(pollEvery)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

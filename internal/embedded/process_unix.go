@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/headrace/headrace/internal/backoff"
 )
 
 // nobody is the user that the server runs as when we are root.
@@ -51,7 +53,7 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 		if err == nil {
 			return func() { _ = f.Close() }, nil
 		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) || !pause(ctx) {
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) || !backoff.Wait(ctx, pollEvery) {
 			return nil, errors.Join(fmt.Errorf("locking %s: %w", path, err), context.Cause(ctx), f.Close())
 		}
 	}

@@ -5,11 +5,11 @@ import (
 	"io"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/headrace/headrace/idempotency"
+	"github.com/headrace/headrace/internal/backoff"
 )
 
 // Fault is what goes wrong with an order's charge.
@@ -111,12 +111,7 @@ func (l *late) WriteHeader(status int) {
 
 // dawdle waits until nobody waits for the answer any more, or Config.Slow.
 func (s *Service) dawdle(r *http.Request) {
-	timer := time.NewTimer(s.cfg.Slow)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-r.Context().Done():
-	}
+	backoff.Wait(r.Context(), s.cfg.Slow)
 }
 
 func later(w http.ResponseWriter, status int, text string) {

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/kafka/internal/claim"
 	"github.com/headrace/headrace/kafka/internal/route"
@@ -212,15 +213,7 @@ func (s *Subscriber) quitting() bool { return s.running.Err() != nil }
 
 // wait gives time, and reports false when the Subscriber stops or ctx ends meanwhile.
 func (s *Subscriber) wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-s.running.Done():
-	case <-ctx.Done():
-	}
-	return false
+	return backoff.WaitUnless(ctx, d, s.running.Done())
 }
 
 // shutDown runs once. Order matters: the claims end while watermill-kafka still takes their answers; once it is closing,
