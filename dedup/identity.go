@@ -221,8 +221,7 @@ func uuidV8(b []byte) uuid.UUID {
 	return u
 }
 
-// place is where a record stands, as the inbox stores it. Both numbers come from one hash that starts with a word of
-// ours, so that no producer's text can be another record's coordinates.
+// place is where a record stands, as the inbox stores it.
 type place struct {
 	hash int64
 	key  uuid.UUID
@@ -239,7 +238,10 @@ type spot struct {
 
 func here(r *record.Record) spot { return spot{r.TopicID, r.Partition, r.Offset} }
 
-func (s spot) place() place {
+func (s spot) place() place { return place{s.hash(), s.key()} }
+
+// hash starts with a word of ours, so that no other text that is hashed is a record's coordinates.
+func (s spot) hash() int64 {
 	const tag = "headrace coordinates"
 	var b [len(tag) + 16 + 4 + 8]byte
 	n := copy(b[:], tag)
@@ -247,7 +249,25 @@ func (s spot) place() place {
 	binary.BigEndian.PutUint32(b[n:], uint32(s.partition))
 	binary.BigEndian.PutUint64(b[n+4:], uint64(s.offset))
 	sum := sha256.Sum256(b[:])
-	return place{int64(binary.BigEndian.Uint64(sum[:8])), uuidV8(sum[8:24])}
+	return int64(binary.BigEndian.Uint64(sum[:8]))
+}
+
+// key rises with the offset: a UUIDv8 of 60 bits for the partition and 62 for the offset. Each partition's rows then stand
+// side by side in the inbox's index, where a hash would touch another of its pages with every row: over ten million rows
+// that is most of what a row costs.
+func (s spot) key() (u uuid.UUID) {
+	binary.BigEndian.PutUint64(u[:8], s.stream())
+	u[6] = u[6]&0x0f | 0x80
+	binary.BigEndian.PutUint64(u[8:], uint64(s.offset)&(1<<62-1)|1<<63)
+	return u
+}
+
+// stream is of a topic's partition. Topic ids are random (KIP-516). Multiples of the golden ratio are far enough from each
+// other that no two of a topic's 2^31 partitions share the 60 bits that are kept.
+func (s spot) stream() uint64 {
+	const golden = 0x9E3779B97F4A7C15
+	topic := binary.BigEndian.Uint64(s.topic[:8]) ^ binary.BigEndian.Uint64(s.topic[8:])
+	return topic + uint64(uint32(s.partition))*golden
 }
 
 func (s spot) String() string {

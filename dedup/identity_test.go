@@ -1,6 +1,8 @@
 package dedup
 
 import (
+	"bytes"
+	"math"
 	"strings"
 	"testing"
 
@@ -70,6 +72,37 @@ func TestIdentify(t *testing.T) {
 		r := record.Record{Partition: 3, Offset: 7, TopicID: topicID}
 		require.NoError(t, Identify(&r))
 		require.NotEqual(t, r.Identity.Key, KeyOf(r.Identity.ID))
+	})
+
+	t.Run("PlacesOfAPartitionStandSideBySide", func(t *testing.T) {
+		t.Parallel()
+		before := KeyAt(topicID, 3, 0)
+		require.Equal(t, uuid.Version(8), before.Version())
+		require.Equal(t, uuid.RFC4122, before.Variant())
+		for _, offset := range []int64{1, 2, 255, 256, 1 << 32, 1<<62 - 1} {
+			key := KeyAt(topicID, 3, offset)
+			require.Equal(t, uuid.Version(8), key.Version())
+			require.Equal(t, uuid.RFC4122, key.Variant())
+			require.Equal(t, -1, bytes.Compare(before[:], key[:]), "the key of offset %d does not follow", offset)
+			require.Equal(t, before[:8], key[:8])
+			before = key
+		}
+	})
+
+	t.Run("NoTwoPartitionsOfATopicShareAPlace", func(t *testing.T) {
+		t.Parallel()
+		known := map[uuid.UUID]int32{}
+		at := func(partition int32) {
+			key := KeyAt(topicID, partition, 7)
+			other, found := known[key]
+			require.False(t, found && other != partition, "partitions %d and %d", other, partition)
+			known[key] = partition
+		}
+		for p := range int32(100_000) {
+			at(p)
+			at(math.MaxInt32 - p)
+			at(1<<16*(p%(1<<15)) + 1)
+		}
 	})
 
 	t.Run("NilAndEmptyValuesDiffer", func(t *testing.T) {

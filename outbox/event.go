@@ -54,7 +54,7 @@ func newDraft(topic string, msg *message.Message) (draft, error) {
 	id := msg.UUID
 	if id == "" {
 		// Whoever consumes it must be able to tell a repeat from another message.
-		id = uuid.NewString()
+		id = uuid.Must(uuid.NewV7()).String() // rises with time: consumers find it beside its neighbours
 	}
 	if err := checkID(id); err != nil {
 		return draft{}, fmt.Errorf("%w: %w", ErrEvent, err)

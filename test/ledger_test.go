@@ -368,7 +368,14 @@ func coordinates(topicID uuid.UUID, r *kgo.Record) (int64, uuid.UUID) {
 	text = binary.BigEndian.AppendUint32(text, uint32(r.Partition))
 	text = binary.BigEndian.AppendUint64(text, uint64(r.Offset))
 	sum := sha256.Sum256(text)
-	return int64(binary.BigEndian.Uint64(sum[:8])), version8(sum[8:24])
+	return int64(binary.BigEndian.Uint64(sum[:8])), idAt(topicID, r)
+}
+
+// idAt is 60 bits of the partition and 62 of the offset.
+func idAt(topicID uuid.UUID, r *kgo.Record) uuid.UUID {
+	stream := binary.BigEndian.Uint64(topicID[:8]) ^ binary.BigEndian.Uint64(topicID[8:])
+	stream += uint64(r.Partition) * 0x9E3779B97F4A7C15
+	return version8(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, stream), uint64(r.Offset)))
 }
 
 // effects are what the handlers of a route have written, by the record that they wrote for.

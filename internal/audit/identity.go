@@ -105,7 +105,15 @@ func placeOf(topic uuid.UUID, partition int32, offset int64) (int64, uuid.UUID) 
 	text = binary.BigEndian.AppendUint32(text, uint32(partition))
 	text = binary.BigEndian.AppendUint64(text, uint64(offset))
 	sum := sha256.Sum256(text)
-	return int64(binary.BigEndian.Uint64(sum[:8])), version8(sum[8:24])
+	return int64(binary.BigEndian.Uint64(sum[:8])), idAt(topic, partition, offset)
+}
+
+// idAt is 60 bits of the partition and 62 of the offset.
+func idAt(topic uuid.UUID, partition int32, offset int64) uuid.UUID {
+	stream := binary.BigEndian.Uint64(topic[:8]) ^ binary.BigEndian.Uint64(topic[8:])
+	stream += uint64(partition) * 0x9E3779B97F4A7C15
+	id := binary.BigEndian.AppendUint64(nil, stream)
+	return version8(binary.BigEndian.AppendUint64(id, uint64(offset)))
 }
 
 func valueHash(value []byte) int64 {

@@ -66,24 +66,20 @@ func (r *run) look(ctx context.Context) *now {
 	return n
 }
 
-// hash is of a record's place.
-func (n *now) hash(s *sent) [32]byte {
+// coordinates are the place as the inbox stores it.
+func (n *now) coordinates(s *sent) int64 {
 	text := append([]byte("headrace coordinates"), n.topicID[:]...)
 	text = binary.BigEndian.AppendUint32(text, uint32(s.at.partition))
 	text = binary.BigEndian.AppendUint64(text, uint64(s.at.offset))
-	return sha256.Sum256(text)
-}
-
-// coordinates are the place as the inbox stores it.
-func (n *now) coordinates(s *sent) int64 {
-	sum := n.hash(s)
+	sum := sha256.Sum256(text)
 	return int64(binary.BigEndian.Uint64(sum[:8]))
 }
 
-// place is the id of a record that has none of its own.
+// place is the id of a record that has none of its own: 60 bits of the partition and 62 of the offset.
 func (n *now) place(s *sent) uuid.UUID {
-	sum := n.hash(s)
-	u := uuid.UUID(sum[8:24])
+	stream := binary.BigEndian.Uint64(n.topicID[:8]) ^ binary.BigEndian.Uint64(n.topicID[8:])
+	stream += uint64(s.at.partition) * 0x9E3779B97F4A7C15
+	u := uuid.UUID(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, stream), uint64(s.at.offset)))
 	u[6] = u[6]&0x0f | 0x80
 	u[8] = u[8]&0x3f | 0x80
 	return u
