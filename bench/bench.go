@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/headrace/headrace/bench/internal/load"
 	"github.com/headrace/headrace/bench/internal/result"
 	"github.com/headrace/headrace/internal/embedded"
 	"github.com/headrace/headrace/internal/kafkatest"
@@ -26,9 +27,14 @@ type bench struct {
 	jvm     *jvm
 	results []result.Result
 
-	// inbox is what the next runs find in Headrace's inbox.
+	// inbox is what the next runs find in Headrace's inbox, and ids what the records of their topics are named.
 	inbox remembered
+	ids   load.IDs
 }
+
+// production is what every server in production has been told: that there is more memory than Postgres' default of 128 MB
+// supposes, and that a checkpoint may be minutes away.
+var production = map[string]string{"shared_buffers": "1GB", "max_wal_size": "4GB"}
 
 // start brings a real broker and a Postgres with production's durability up.
 func start(ctx context.Context, s settings) (*bench, func() error, error) {
@@ -44,7 +50,7 @@ func start(ctx context.Context, s settings) (*bench, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	server, err := embedded.Postgres(ctx, embedded.Config{Durable: true})
+	server, err := embedded.Postgres(ctx, embedded.Config{Durable: true, Settings: production})
 	if err != nil {
 		return nil, nil, errors.Join(err, stopBroker())
 	}

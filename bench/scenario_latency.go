@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/headrace/headrace/bench/internal/child"
@@ -58,11 +57,7 @@ func (b *bench) loads(ctx context.Context, scenario string, field []contender, r
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			said := fmt.Sprintf("at %6.0f/s p50 %7.2f ms, p99 %7.2f ms, p99.9 %7.2f ms", run.Rate, run.P50, run.P99, run.P999)
-			if err != nil {
-				said = "FAILED: " + err.Error()
-			}
-			fmt.Printf("  %s, round %d of %d: %-36s %s\n", scenario, round+1, b.rounds, c.name, said)
+			b.sayLoad(scenario, round, c, run, err)
 			runs[i], out[i] = append(runs[i], run), err
 		}
 	}
@@ -75,6 +70,14 @@ func (b *bench) loads(ctx context.Context, scenario string, field []contender, r
 		}
 	}
 	return nil
+}
+
+func (b *bench) sayLoad(scenario string, round int, c contender, run result.Run, err error) {
+	said := fmt.Sprintf("at %6.0f/s p50 %7.2f ms, p99 %7.2f ms, p99.9 %7.2f ms", run.Rate, run.P50, run.P99, run.P999)
+	if err != nil {
+		said = "FAILED: " + err.Error()
+	}
+	fmt.Printf("  %s, round %d of %d: %-36s %s\n", scenario, round+1, b.rounds, c.name, said)
 }
 
 // underLoad is one run under an open loop.
@@ -177,7 +180,7 @@ func (o *openLoop) produce(ctx context.Context, due int64) {
 	o.topic.Balances[account]++
 	o.topic.Fresh++
 	o.topic.Records = o.topic.Fresh
-	o.cl.Produce(ctx, p.Record(o.topic.Name, account, uuid.New()), func(_ *kgo.Record, err error) {
+	o.cl.Produce(ctx, o.topic.Record(p, account), func(_ *kgo.Record, err error) {
 		if err != nil {
 			o.failed.Store(&err)
 		}

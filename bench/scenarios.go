@@ -32,7 +32,7 @@ var scenarios = []scenario{
 	{"latency", "from due to committed, an open loop at 10, 50 and 90 % of the top rate, and at 20 records a second", latency},
 	{"outbox", "events from their transactions into Kafka at 3 ms a produce, against watermill-sql; and routes with an event a record, against none", outboxes},
 	{"parking", "records into parking, and out of it through the whole stack, alone and beside a million that wait (BENCH_BACKLOG)", parkings},
-	{"inbox-size", "rate, and latency at half of it, of an inbox that is empty and of one that has a million rows (BENCH_BACKLOG)", inboxSize},
+	{"inbox-size", "rate, and latency at half of it, of an inbox that is empty and of one that has a million rows (BENCH_BACKLOG), by kind of id", inboxSize},
 	{"memory", "a backlog at full speed, and behind a slow handler", memory},
 }
 
@@ -50,7 +50,7 @@ func scenarioNames() string {
 
 // shape is the ordinary topic.
 func (b *bench) shape(partitions int32) load.Shape {
-	return load.Shape{Partitions: partitions, Records: b.records, Keys: b.keys}
+	return load.Shape{Partitions: partitions, Records: b.records, Keys: b.keys, IDs: b.ids}
 }
 
 // sizes are the numbers of partitions that most questions are asked at.

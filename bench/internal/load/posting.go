@@ -33,15 +33,16 @@ type Posting struct {
 
 const pad = "0123456789012345678901234567890123456789012345"
 
-// Record is the posting as it is produced. The key decides the partition and what stays in order.
+// Record is the posting as it is produced. The key decides the partition and what stays in order. The nil id is none.
 func (p Posting) Record(topic string, key int, id uuid.UUID) *kgo.Record {
 	p.Pad = pad
 	value, err := json.Marshal(p)
 	if err != nil {
 		panic(err) // numbers and a string
 	}
-	return &kgo.Record{
-		Topic: topic, Key: []byte(strconv.Itoa(key)), Value: value,
-		Headers: []kgo.RecordHeader{{Key: IDHeader, Value: []byte(id.String())}},
+	r := &kgo.Record{Topic: topic, Key: []byte(strconv.Itoa(key)), Value: value}
+	if id != uuid.Nil {
+		r.Headers = []kgo.RecordHeader{{Key: IDHeader, Value: []byte(id.String())}}
 	}
+	return r
 }

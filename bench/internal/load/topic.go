@@ -30,6 +30,30 @@ type Shape struct {
 	Stuck bool
 	// Orders numbers the postings, for services that are called.
 	Orders bool
+	// IDs are what the producer names its records.
+	IDs IDs
+}
+
+// IDs are the kinds of names that producers give their records.
+type IDs int
+
+const (
+	// RandomIDs are UUIDs of version 4, Watermill's default.
+	RandomIDs IDs = iota
+	// OrderedIDs are UUIDs of version 7, which begin with the time.
+	OrderedIDs
+	// NoIDs are none.
+	NoIDs
+)
+
+func (i IDs) next() uuid.UUID {
+	switch i {
+	case OrderedIDs:
+		return uuid.Must(uuid.NewV7())
+	case NoIDs:
+		return uuid.Nil
+	}
+	return uuid.New()
 }
 
 // Topic is a topic full of postings, and what their effects must add up to.
@@ -146,8 +170,11 @@ func (t *Topic) next(rnd *rand.Rand, i int) *kgo.Record {
 		t.Fresh++
 		t.Balances[p.Account] += p.Amount
 	}
-	return p.Record(t.Name, key, uuid.New())
+	return t.Record(p, key)
 }
+
+// Record is a posting of the topic, under an id of its own.
+func (t *Topic) Record(p Posting, key int) *kgo.Record { return p.Record(t.Name, key, t.IDs.next()) }
 
 // copyOf is for a producer that writes its offsets into what it is given.
 func copyOf(r *kgo.Record) *kgo.Record {

@@ -19,7 +19,7 @@ const maxBatchTimeMS = 200
 // Bars says what of the bars these results meet.
 func Bars(results []Result) (bars []Bar) {
 	b := table(results)
-	for _, group := range [][]Bar{b.ofApply(), b.ofQueue(), b.ofBatch(), b.ofStores(), b.ofLatency(), b.ofCost(), b.ofTrouble(), b.ofOutbox(), b.ofParking()} {
+	for _, group := range [][]Bar{b.ofApply(), b.ofQueue(), b.ofBatch(), b.ofStores(), b.ofLatency(), b.ofCost(), b.ofTrouble(), b.ofOutbox(), b.ofParking(), b.ofInbox()} {
 		bars = append(bars, group...)
 	}
 	return bars
@@ -142,6 +142,18 @@ func (t table) ofOutbox() []Bar {
 		name := "headrace-" + strings.ToLower(kind) + "-inbox"
 		with, without := t.rate("outbox-route", eight, named(name+"/outbox")), t.rate("outbox-route", eight, named(name))
 		bars = append(bars, least("An event a record to none, "+kind, 0.75, ratio(with, without), "x"))
+	}
+	return bars
+}
+
+// ofInbox compares a full inbox with an empty one: at 10 million rows it is to be within a tenth.
+func (t table) ofInbox() (bars []Bar) {
+	for _, ids := range []string{"random-ids", "ordered-ids", "no-ids"} {
+		empty := named("headrace-apply-inbox/" + ids)
+		full := named("headrace-apply-inbox/" + ids + "/remembers")
+		bars = append(bars,
+			least("Rate over a full inbox, "+ids, 0.9, ratio(t.rate("inbox-size", eight, full), t.rate("inbox-size", eight, empty)), "x"),
+			most("p99 over a full inbox at half of the rate, "+ids, 1.1, ratio(t.find("inbox-size-50", eight, full).P99, t.find("inbox-size-50", eight, empty).P99), "x"))
 	}
 	return bars
 }
