@@ -151,8 +151,7 @@ func (c *chain) charge(r *record.Record, d Decision) {
 
 func (c *chain) backOff(r *record.Record, d Decision) bool {
 	if d.Wait > 0 {
-		c.rt.Logger.Debug("attempt failed, again", "route", c.rt.Name, "topic", r.Topic, "partition", r.Partition,
-			"offset", r.Offset, "attempts", r.Attempts, "class", c.fault.Class, "rule", c.fault.Rule, "wait", d.Wait, "error", c.rt.shown(r, r.Err))
+		c.debug("attempt failed, again", r, "wait", d.Wait)
 		c.pause()
 		if !c.sleep(d.Wait) {
 			return false

@@ -65,8 +65,7 @@ func (c *chain) admitted(r *record.Record, d Decision, permit Permit) bool {
 	}
 	used = true
 	r.Settle(record.Dead)
-	c.rt.Logger.Debug("record is dead", "route", c.rt.Name, "topic", r.Topic, "partition", r.Partition, "offset", r.Offset,
-		"reason", d.Reason, "class", c.fault.Class, "rule", c.fault.Rule, "attempts", r.Attempts, "error", c.rt.shown(r, r.Err))
+	c.debug("record is dead", r, "reason", d.Reason)
 	return c.advance()
 }
 
