@@ -48,7 +48,6 @@ type group struct {
 
 	line  []*entry // those whose queued statements are to be sent
 	split bool     // somebody looks at results before COMMIT
-	dare  int      // how many of those that are likely to fail the next trip is for
 	told  bool     // the hook knows how it ended
 	anew  bool     // statements are described anew, or were: what the connection remembered of them is in doubt
 

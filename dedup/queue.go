@@ -150,7 +150,7 @@ func (g *group) newTrip(ahead int) *trip {
 		n, t.every = g.rt.reach.of(n)
 	} else {
 		t.frail = true
-		n = min(max(g.dare, 1), len(g.line)-ahead)
+		n = g.rt.reach.dares(len(g.line) - ahead)
 	}
 	t.line = g.line[:ahead+n]
 	t.split = len(t.line) < len(g.line) || g.mustSplit()
@@ -161,9 +161,9 @@ func (g *group) newTrip(ahead int) *trip {
 func (t *trip) reached(passed bool) {
 	switch reach := &t.g.rt.reach; {
 	case t.frail && passed:
-		t.g.dare = 2 * len(t.line)
+		reach.dared(len(t.line) - t.ahead)
 	case t.frail:
-		t.g.dare = 1
+		reach.dared(0)
 	case passed:
 		reach.passed(t.at)
 	default:
@@ -228,6 +228,7 @@ func (g *group) travel(t *trip) verdict {
 	case t.taken:
 		return abandoned
 	case t.sealed:
+		t.reached(true)
 		g.passed(t.line)
 		g.worked = time.Since(g.ran)
 		g.concluded(t.tag, t.ending)

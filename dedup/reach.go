@@ -10,12 +10,18 @@ import "sync/atomic"
 //	one fails at n      the next trip is for 2n
 //	a trip passes       the next is for twice as many, until that is more than any group
 //
+// Those that are likely to fail have trips of their own, for one, and for twice as many as passed in the last one. That lasts
+// longer than a group: of keys that had one record that can never succeed the others pass, and a group has as many as
+// another. Begun with one in each group, they took a handful of trips where one will do.
+//
 // It is the route's: how many fail is no group's own. Two writers that change it at once do no harm.
 type reach struct {
 	n     atomic.Int32 // 0: all
 	least int32
 	every int32 // how many records stand between two savepoints
 	most  int32 // MaxBatch
+
+	frail atomic.Int32 // of those that are likely to fail; 0 is one
 }
 
 const (
@@ -44,5 +50,16 @@ func (r *reach) passed(n int) {
 		r.n.CompareAndSwap(now, 0)
 	default:
 		r.n.CompareAndSwap(now, 2*now)
+	}
+}
+
+// dares says how many of left, all of them likely to fail, are to be sent.
+func (r *reach) dares(left int) int { return min(max(int(r.frail.Load()), 1), left) }
+
+// dared is told of a trip in which n of those passed, 0 if one failed.
+func (r *reach) dared(n int) {
+	now := r.frail.Load()
+	if next := min(2*int32(n), r.most); n == 0 || next > now {
+		r.frail.CompareAndSwap(now, next)
 	}
 }

@@ -37,3 +37,26 @@ func TestReach(t *testing.T) {
 	r.failed(1900)
 	require.Equal(t, [2]int{2000, saveEvery}, of(2000), "no further than the largest group")
 }
+
+// TestReach_KeysThatFailedOnceTakeOneTripAGroup: their records pass, group after group.
+func TestReach_KeysThatFailedOnceTakeOneTripAGroup(t *testing.T) {
+	t.Parallel()
+	r := &reach{most: 2000}
+	trips := func(frail int) (n int) {
+		for ; frail > 0; n++ {
+			passed := r.dares(frail)
+			r.dared(passed)
+			frail -= passed
+		}
+		return n
+	}
+	require.Equal(t, 5, trips(20), "1, 2, 4, 8, 5")
+	require.Equal(t, 2, trips(20), "16, 4")
+	require.Equal(t, 1, trips(20))
+	require.Equal(t, 1, trips(3))
+	require.Equal(t, 1, trips(20), "a short line shows nothing")
+	r.dared(0)
+	require.Equal(t, 1, r.dares(20), "one failed")
+	r.dared(1999)
+	require.Equal(t, 2000, r.dares(5000), "no more than the largest group")
+}
