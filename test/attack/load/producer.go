@@ -24,7 +24,8 @@ type producer struct {
 	endings  []ending // of which each write draws one
 	rng      *rand.Rand
 	grammars []*grammar // one a topic
-	rate     int
+	rate     int        // records a second
+	upTo     time.Time  // what was due until then is written
 	dial     func() (sender, error)
 	sender   sender // nil while there is none
 	tally    *tally
@@ -36,6 +37,8 @@ type tally struct{ written, aborted, failed atomic.Int64 }
 const (
 	// patience is for one write. What is not written by then may be written later, or never.
 	patience = 30 * time.Second
+	// mostDue is for how much time records are made up for.
+	mostDue = time.Second
 	// rest is between a failure and the next client.
 	rest = time.Second
 )
@@ -44,13 +47,14 @@ func (p *producer) run(ctx context.Context) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	defer p.end()
+	p.upTo = time.Now()
 	for {
 		select {
-		case <-tick.C:
-			if !p.write(context.WithoutCancel(ctx)) {
-				tick.Reset(rest)
-			} else {
+		case now := <-tick.C:
+			if n := p.due(now); n == 0 || p.write(context.WithoutCancel(ctx), n) {
 				tick.Reset(every)
+			} else {
+				tick.Reset(rest)
 			}
 		case <-ctx.Done():
 			return
@@ -58,12 +62,23 @@ func (p *producer) run(ctx context.Context) {
 	}
 }
 
-// write writes what is due. Whatever goes wrong, the next one begins anew.
-func (p *producer) write(ctx context.Context) bool {
+// due is how many records are to be written by now, which are taken for written then. A machine that is busy makes writes slow, and
+// is not to have less to do for that; what an outage has kept from being written stays unwritten, but for a second's.
+func (p *producer) due(now time.Time) int {
+	if most := now.Add(-mostDue); p.upTo.Before(most) {
+		p.upTo = most
+	}
+	n := int(now.Sub(p.upTo)) * p.rate / int(time.Second)
+	p.upTo = p.upTo.Add(time.Duration(n) * time.Second / time.Duration(p.rate))
+	return n
+}
+
+// write writes about n records. Whatever goes wrong, the next one begins anew.
+func (p *producer) write(ctx context.Context, n int) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var records []*kgo.Record
-	for len(records) < max(1, p.rate*int(every)/int(time.Second)) {
+	for len(records) < n {
 		records = append(records, p.grammars[p.rng.IntN(len(p.grammars))].next()...)
 	}
 	how := p.endings[p.rng.IntN(len(p.endings))]
