@@ -26,6 +26,7 @@ type attack struct {
 	lasts    time.Duration
 	rate     int
 	keep     bool
+	apart    time.Duration // between a fault and the next of its lane, at least
 
 	mu       sync.Mutex
 	struck   map[string]int // faults, by name
@@ -90,7 +91,7 @@ func (a *attack) assault(ctx context.Context, s *lab.Site, r *report) (err error
 		}
 	}
 	var err2 error
-	r.Recovery, err = recoveries(ctx, s, a.strikes, end)
+	r.Recovery, err = recoveries(ctx, s, a.strikes, end, a.apart)
 	r.LongestStall, err2 = longestStall(ctx, s, end)
 	return errors.Join(err, err2)
 }
@@ -156,7 +157,8 @@ func (a *attack) lane(ctx context.Context, s *lab.Site, lane []faults.Fault, rng
 		kills := s.Members.Ends()[killedEnd]
 		err := f.Strike(ctx, s, own)
 		if f.Name != "consumer-kill" || s.Members.Ends()[killedEnd] > kills { // the slot may have been empty
-			a.begin(f.Name, began)
+			a.begin(strike{f.Name, began, time.Now()})
+			pause += a.apart
 		}
 		slog.Info("fault", "name", f.Name, "lasted", time.Since(began).Round(time.Millisecond), "err", err)
 		a.note(f.Name, err)
@@ -168,11 +170,11 @@ func (a *attack) lane(ctx context.Context, s *lab.Site, lane []faults.Fault, rng
 }
 
 // begin notes a SIGKILL.
-func (a *attack) begin(name string, at time.Time) {
+func (a *attack) begin(k strike) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if slices.Contains(killings, name) {
-		a.strikes = append(a.strikes, strike{name, at})
+	if slices.Contains(killings, k.fault) {
+		a.strikes = append(a.strikes, k)
 	}
 }
 

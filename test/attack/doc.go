@@ -14,6 +14,15 @@
 // what it does to standard error. The exit code is 1 if a run had violations: its logs are kept, and its seed draws the same
 // records and the same faults again. How they meet in time is the machine's.
 //
+// Of a SIGKILL of a member, of a leader or of Postgres the line says how long it took until there were effects again. So that
+// each is recovered from before the next, have them apart:
+//
+//	go run ./test/attack -scenario consumer-kill,broker-kill-leader,postgres-kill -seconds 120 -apart 20s
+//
 // A soak is steady load at half of what two members can do, with a fault and a rebalance a minute and the inbox swept all the
-// time. It writes a plot of what must not grow, and says of each series whether it did.
+// time. It writes a plot of what must not grow, and says of each series whether it did. What it cannot vouch for is a violation,
+// too: of less than ten minutes it can say nothing. Beside the logs are its samples, and profiles of the members' heaps and
+// goroutines at a third and at the end:
+//
+//	go tool pprof -base LOGS/member-0-third-heap.pprof LOGS/member-0-end-heap.pprof
 package main

@@ -24,6 +24,7 @@ type options struct {
 	runs     int
 	rate     int
 	keep     bool
+	apart    time.Duration
 	soak     int
 	plot     string
 }
@@ -39,6 +40,7 @@ func main() {
 	flag.IntVar(&o.runs, "runs", 1, "how often the scenarios are run")
 	flag.IntVar(&o.rate, "rate", 60, "records a second of each of the producers")
 	flag.BoolVar(&o.keep, "keep", false, "keep the logs of runs without violations too")
+	flag.DurationVar(&o.apart, "apart", 0, "what lies between two faults of a kind at least, say 20s to see each recovered from")
 	flag.IntVar(&o.soak, "soak", 0, "instead of scenarios, minutes of steady load")
 	flag.StringVar(&o.plot, "plot", "soak.svg", "file for what a soak has seen")
 	flag.Parse()
@@ -74,7 +76,9 @@ func (o options) run(ctx context.Context) (ok bool, err error) {
 	ok = true
 	for n := range o.runs {
 		for _, sc := range scenarios {
-			a := attack{lab: l, scenario: sc, seed: o.seed + uint64(n), lasts: time.Duration(o.seconds) * time.Second, rate: o.rate, keep: o.keep}
+			a := attack{
+				lab: l, scenario: sc, seed: o.seed + uint64(n), lasts: time.Duration(o.seconds) * time.Second, rate: o.rate, keep: o.keep, apart: o.apart,
+			}
 			report, err := a.run(ctx)
 			if err != nil {
 				return false, fmt.Errorf("scenario %s, seed %d: %w", sc.name, a.seed, err)
