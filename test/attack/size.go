@@ -23,6 +23,8 @@ type size struct {
 	// Sessions are those of all members in Postgres.
 	Sessions int `json:"sessions"`
 	MiB      int `json:"mib"`
+	// Live is the heap that the last collection found in use, in MiB.
+	Live float64 `json:"live_mib"`
 }
 
 // What a member may have more than before the first fault: half as much, and some. It has met more brokers since, and its
@@ -51,27 +53,31 @@ func (s size) excess(before size) (found []string) {
 	return found
 }
 
-// sizes are those of the members that are up.
-func sizes(ctx context.Context, s *lab.Site) (most size) {
-	for _, slot := range s.Members.Running() {
+// sizes are those of some members, and how many of them have answered.
+func sizes(ctx context.Context, s *lab.Site, of []*lab.Slot) (most size, answers int) {
+	for _, slot := range of {
 		page := read(ctx, slot.Metrics())
+		if len(page) > 0 {
+			answers++
+		}
 		most.Goroutines = max(most.Goroutines, int(page.sum("go_goroutines", "")))
 		most.Files = max(most.Files, int(page.sum("process_open_fds", "")))
 		most.MiB = max(most.MiB, int(page.sum("process_resident_memory_bytes", ""))>>20)
+		most.Live = max(most.Live, page.sum("go_gc_heap_live_bytes", "")/(1<<20))
 		most.Sockets = max(most.Sockets, sockets(slot.PID()))
 	}
 	const question = `select count(*) from pg_stat_activity where datname = current_database() and usename = $1`
 	_ = ask(ctx, s, question, []any{lab.Role}, &most.Sessions) // 0 where it cannot be asked
-	return most
+	return most, answers
 }
 
 // largest are the sizes of some seconds of work.
 func largest(ctx context.Context, s *lab.Site, lasts time.Duration) (most size) {
 	for end := time.Now().Add(lasts); ; {
-		now := sizes(ctx, s)
+		now, _ := sizes(ctx, s, s.Members.Running())
 		most = size{
 			max(most.Goroutines, now.Goroutines), max(most.Files, now.Files), max(most.Sockets, now.Sockets),
-			max(most.Sessions, now.Sessions), max(most.MiB, now.MiB),
+			max(most.Sessions, now.Sessions), max(most.MiB, now.MiB), max(most.Live, now.Live),
 		}
 		if time.Now().After(end) || !pause(ctx, 500*time.Millisecond) {
 			return most
@@ -82,7 +88,7 @@ func largest(ctx context.Context, s *lab.Site, lasts time.Duration) (most size) 
 // settled are the sizes when the members are done, and have had time to let go.
 func settled(ctx context.Context, s *lab.Site, before size, patience time.Duration) (now size) {
 	for end := time.Now().Add(patience); ; {
-		now = sizes(ctx, s)
+		now, _ = sizes(ctx, s, s.Members.Running())
 		if len(now.excess(before)) == 0 || time.Now().After(end) || !pause(ctx, 500*time.Millisecond) {
 			return now
 		}

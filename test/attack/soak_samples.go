@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/headrace/headrace/test/attack/plot"
@@ -9,11 +12,13 @@ import (
 
 // sample is what there is at a moment.
 type sample struct {
-	at      float64 // seconds
-	size    size
-	rows    float64 // of the inbox
-	p99     float64 // ms, of the effects since the sample before; negative if there were none
-	effects float64 // a second
+	At   float64 `json:"at"` // seconds
+	Size size    `json:"size"`
+	// Rows are the inbox's.
+	Rows float64 `json:"rows"`
+	// P99 is in ms, of the effects since the sample before; negative if there were none.
+	P99     float64 `json:"p99"`
+	Effects float64 `json:"effects"` // a second
 }
 
 type samples []sample
@@ -28,56 +33,93 @@ const (
 		from effects where seq > $1`
 )
 
-// sample looks at the two members that stay.
+// sample looks at the members that stay, and at the database. While that is away, or a member does not answer, there is none.
 func (k *soak) sample(ctx context.Context) {
 	var seq int64
 	_ = ask(ctx, k.site, `select coalesce(max(seq), 0) from effects`, nil, &seq) // 0 is all
 	last := time.Now()
-	for pause(ctx, sampleEvery) {
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
 		_ = k.site.Exec(ctx, dueSQL) // the server may be away
-		now := sample{at: time.Since(k.began).Seconds(), size: sizes(ctx, k.site)}
+		now, answers := sample{At: time.Since(k.began).Seconds()}, 0
+		now.Size, answers = sizes(ctx, k.site, k.staying())
 		var next int64
-		if err := ask(ctx, k.site, rowsSQL, nil, &now.rows); err != nil {
+		if err := ask(ctx, k.site, rowsSQL, nil, &now.Rows); err != nil {
 			continue
 		}
-		if err := ask(ctx, k.site, recentSQL, []any{seq}, &next, &now.effects, &now.p99); err != nil {
+		if err := ask(ctx, k.site, recentSQL, []any{seq}, &next, &now.Effects, &now.P99); err != nil {
 			continue
 		}
-		now.effects /= time.Since(last).Seconds()
+		now.Effects /= time.Since(last).Seconds()
 		seq, last = max(seq, next), time.Now()
-		k.samples = append(k.samples, now)
+		if answers == staying && now.Size.Sessions > 0 {
+			k.samples = append(k.samples, now)
+		}
 	}
 }
 
-// series are the panels. Trends begin after a quarter, and after twice the time that the inbox needs to fill.
-func (ss samples) series(lasts, retention time.Duration) (all []plot.Series) {
+// write keeps them beside the logs, for whoever wants to know more than the plot shows.
+func (ss samples) write(dir string) error {
+	file, err := os.Create(filepath.Join(dir, "samples.jsonl"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	lines := json.NewEncoder(file)
+	for _, s := range ss {
+		if err := lines.Encode(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// quantity is a panel.
+type quantity struct {
+	name, unit string
+	log        bool
+	of         func(sample) float64
+	// bound is the rise that matters, nil for what is only shown.
+	bound *plot.Bound
+}
+
+// Of an hour three quarters are judged. What grows once a cycle, by a goroutine, a connection, a session or a MiB that is not
+// given back, has grown by 45 then, which is to be found: so a third of that is what matters.
+var leak = &plot.Bound{Least: 15}
+
+var quantities = []quantity{
+	{"resident memory", "MiB", false, func(s sample) float64 { return float64(s.Size.MiB) }, leak},
+	{"live heap", "MiB", false, func(s sample) float64 { return s.Size.Live }, leak},
+	{"goroutines", "", false, func(s sample) float64 { return float64(s.Size.Goroutines) }, leak},
+	{"connections", "", false, func(s sample) float64 { return float64(s.Size.Sockets) }, leak},
+	{"sessions in Postgres", "", false, func(s sample) float64 { return float64(s.Size.Sessions) }, leak},
+	// How many rows a retention has follows the load; a sweep that does not keep up leaves a cycle's more each cycle, which
+	// doubles them within one retention.
+	{"rows of the inbox", "", false, func(s sample) float64 { return s.Rows }, &plot.Bound{Least: 1000, Share: 0.25}},
+	// What takes twice as long at the end as at the beginning rises by nearly half of its level within the three quarters.
+	{"p99 from written to effect", "ms", true, func(s sample) float64 { return s.P99 }, &plot.Bound{Least: 50, Share: 0.3}},
+	{"effects a second", "", false, func(s sample) float64 { return s.Effects }, nil},
+}
+
+// panels are judged from a quarter on, and from twice the time that the inbox needs to fill.
+func (ss samples) panels(lasts, retention time.Duration) (all []plot.Series) {
 	from := max(lasts/4, 2*retention).Seconds()
-	for _, p := range []struct {
-		name, unit string
-		least      float64 // a rise that does not matter
-		of         func(sample) float64
-	}{
-		{"resident memory of the larger member", "MiB", 8, func(s sample) float64 { return float64(s.size.MiB) }},
-		{"goroutines", "", 15, func(s sample) float64 { return float64(s.size.Goroutines) }},
-		{"connections of the larger member", "", 5, func(s sample) float64 { return float64(s.size.Sockets) }},
-		{"sessions in Postgres", "", 5, func(s sample) float64 { return float64(s.size.Sessions) }},
-		{"rows of the inbox", "", 1000, func(s sample) float64 { return s.rows }},
-		{"p99, from written to effect", "ms", 50, func(s sample) float64 { return s.p99 }},
-		{"effects a second", "", 50, func(s sample) float64 { return s.effects }},
-	} {
-		series := plot.Series{Name: p.name, Unit: p.unit, From: from}
-		var t, y []float64
+	for _, q := range quantities {
+		series := plot.Series{Name: q.name, Unit: q.unit, Log: q.log}
 		for _, s := range ss {
-			v := p.of(s)
-			if v < 0 {
-				continue
-			}
-			series.T, series.Y = append(series.T, s.at), append(series.Y, v)
-			if s.at > from {
-				t, y = append(t, s.at), append(y, v)
+			if v := q.of(s); v >= 0 {
+				series.Samples = append(series.Samples, plot.Point{T: s.At, V: v})
 			}
 		}
-		series.Trend = plot.TrendOf(t, y, p.least)
+		if q.bound != nil {
+			series.Judge(from, cycle.Seconds(), *q.bound)
+		}
 		all = append(all, series)
 	}
 	return all

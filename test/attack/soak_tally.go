@@ -66,6 +66,16 @@ func (t *tally) run(ctx context.Context) {
 	}
 }
 
+// records is how many of all topics were seen.
+func (t *tally) records() (n int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.seen {
+		n += c.all
+	}
+	return n
+}
+
 // end waits until nothing has come for some seconds, with nobody writing any more, and gives the counts.
 func (t *tally) end(ctx context.Context) (map[string]counts, error) {
 	const quiet = 10 * time.Second

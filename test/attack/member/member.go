@@ -10,8 +10,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"os"
 	"os/signal"
+	"regexp"
 	"syscall"
 	"time"
 
@@ -85,23 +87,30 @@ func serve(ctx context.Context, cfg Config) error {
 	return c.Run(ctx)
 }
 
-// metrics serves them, and says where.
+// metrics serves them, and profiles beside them, and says where.
 func metrics(ctx context.Context, c *consumer.Consumer) (stop func(), err error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	server := &http.Server{Handler: c.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	mux := http.NewServeMux()
+	mux.Handle("/", c.Handler())
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = server.Serve(l) }() // it says that it was closed
 	_, err = fmt.Fprintln(os.Stdout, l.Addr())
 	return func() { _ = server.Close() }, err
 }
 
+// liveHeap is what the last collection has found in use: of all that is measured of memory what says most about a leak.
+var liveHeap = regexp.MustCompile(`^/gc/heap/live:bytes$`)
+
 // consumer is a configuration with the defaults, but quick to notice: a session is as short as brokers allow.
 func (cfg Config) consumer(pool *pgxpool.Pool) consumer.Config {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	live := collectors.WithGoCollectorRuntimeMetrics(collectors.GoRuntimeMetricsRule{Matcher: liveHeap})
+	registry.MustRegister(collectors.NewGoCollector(live), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	c := consumer.Config{
 		Brokers: cfg.Brokers, Group: cfg.Group, DB: pool, CreateDeadLetterTopics: true, Dial: cfg.dial,
 		SessionTimeout: 6 * time.Second, HeartbeatInterval: 500 * time.Millisecond, CommitInterval: 500 * time.Millisecond,
