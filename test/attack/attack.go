@@ -79,7 +79,7 @@ func (a *attack) assault(ctx context.Context, s *lab.Site, r *report) (err error
 		return err
 	}
 	end := time.Now()
-	through := drain(ctx, s)
+	through := drain(ctx, s, drainTime)
 	r.Size = settled(ctx, s, r.Before, letGoTime)
 	r.Violations = append(r.Violations, r.Size.excess(r.Before)...)
 	for _, slot := range s.Members.Running() {
@@ -188,12 +188,12 @@ func (a *attack) note(name string, err error) {
 }
 
 // drain waits, with two members and nothing broken, until everything is committed and nothing waits in the outbox.
-func drain(ctx context.Context, s *lab.Site) error {
+func drain(ctx context.Context, s *lab.Site, patience time.Duration) error {
 	if err := s.Members.Scale(2); err != nil {
 		return err
 	}
 	slog.Info("draining")
-	deadline := time.Now().Add(drainTime)
+	deadline := time.Now().Add(patience)
 	var left string
 	for time.Now().Before(deadline) {
 		var err error
@@ -209,5 +209,5 @@ func drain(ctx context.Context, s *lab.Site) error {
 			return ctx.Err()
 		}
 	}
-	return fmt.Errorf("not drained %s after the last fault: %s", drainTime, left)
+	return fmt.Errorf("not drained after %s with nothing broken: %s", patience, left)
 }

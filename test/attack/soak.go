@@ -91,7 +91,7 @@ func (k *soak) run(ctx context.Context) (r soakReport, err error) {
 	r = soakReport{Seed: k.seed, Violations: []string{}, Logs: k.site.Dir, TopRate: int(k.top)}
 	r.Faults = k.work(ctx)
 	r.Seconds = int(time.Since(k.began).Seconds())
-	through := drain(ctx, k.site)
+	through := drain(ctx, k.site, drainTime)
 	r.Violations = append(r.Violations, k.died()...)
 	for _, err := range []error{through, k.site.Members.Scale(0)} {
 		if err != nil {

@@ -10,6 +10,9 @@ const (
 	backlog     = 60_000
 	backlogRate = 10_000
 	backlogTime = time.Minute
+	// slowest is how long the members may have it before them: a machine that is busy with other things has a low top rate, and
+	// a soak all the same.
+	slowest = 10 * time.Minute
 )
 
 // middleSQL is how long the middle eight tenths of all effects took. What is before is the joining of the group, and behind it
@@ -26,7 +29,7 @@ func (k *soak) topRate(ctx context.Context) (float64, error) {
 	for _, w := range l.Stop() {
 		n += w.Records
 	}
-	if err := drain(ctx, k.site); err != nil {
+	if err := drain(ctx, k.site, slowest); err != nil {
 		return 0, err
 	}
 	var seconds float64
