@@ -129,7 +129,7 @@ func (k *soak) prepare(ctx context.Context) error {
 func (k *soak) load(ctx context.Context, seed uint64, rate int) *load.Load {
 	topics := member.Loaded(k.site.Prefix)
 	cfg := load.Config{
-		Brokers: k.site.Kafka.Brokers(), Seed: seed, Topics: topics, Clients: k.site.Clients, Tame: true, Dir: k.site.Dir,
+		Brokers: k.site.Kafka.Brokers(), Seed: seed, Topics: topics, Clients: k.site.Clients, Tame: true, Steady: true, Dir: k.site.Dir,
 	}
 	cfg.Rate = max(10, rate/(2*len(topics)+len(cfg.Clients)))
 	return load.Start(ctx, cfg)

@@ -21,6 +21,8 @@ type Config struct {
 	Clients []Client
 	// Rate is how many records a second one producer writes.
 	Rate int
+	// Steady keeps the rate also while writes are slow, but for outages.
+	Steady bool
 	// Killers adds records that end the process, or never end.
 	Killers bool
 	// Tame leaves out whatever is odd: nearly all records simply have their effect.
@@ -76,7 +78,7 @@ func Start(ctx context.Context, cfg Config) *Load {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &Load{cancel: cancel, tallies: map[string]*tally{}}
 	for _, p := range append(cfg.own(), cfg.others()...) {
-		p.rate = cfg.Rate
+		p.rate, p.steady = cfg.Rate, cfg.Steady
 		if l.tallies[p.client] == nil {
 			l.tallies[p.client] = &tally{}
 		}

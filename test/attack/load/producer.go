@@ -25,7 +25,8 @@ type producer struct {
 	rng      *rand.Rand
 	grammars []*grammar // one a topic
 	rate     int        // records a second
-	upTo     time.Time  // what was due until then is written
+	steady   bool
+	upTo     time.Time // what was due until then is written
 	dial     func() (sender, error)
 	sender   sender // nil while there is none
 	tally    *tally
@@ -37,8 +38,8 @@ type tally struct{ written, aborted, failed atomic.Int64 }
 const (
 	// patience is for one write. What is not written by then may be written later, or never.
 	patience = 30 * time.Second
-	// mostDue is for how much time records are made up for.
-	mostDue = time.Second
+	// madeUp is for how much time a steady producer makes up.
+	madeUp = time.Second
 	// rest is between a failure and the next client.
 	rest = time.Second
 )
@@ -62,11 +63,16 @@ func (p *producer) run(ctx context.Context) {
 	}
 }
 
-// due is how many records are to be written by now, which are taken for written then. A machine that is busy makes writes slow, and
-// is not to have less to do for that; what an outage has kept from being written stays unwritten, but for a second's.
+// due is how many records are to be written by now, which are taken for written then. Where writes are slow because the machine is
+// busy there is less to do for it, as there must be for members that are to be through with everything at the end; a steady
+// producer makes it up, but for what an outage has kept from being written: that stays unwritten, but for a second's.
 func (p *producer) due(now time.Time) int {
-	if most := now.Add(-mostDue); p.upTo.Before(most) {
-		p.upTo = most
+	most := every
+	if p.steady {
+		most = madeUp
+	}
+	if begin := now.Add(-most); p.upTo.Before(begin) {
+		p.upTo = begin
 	}
 	n := int(now.Sub(p.upTo)) * p.rate / int(time.Second)
 	p.upTo = p.upTo.Add(time.Duration(n) * time.Second / time.Duration(p.rate))
