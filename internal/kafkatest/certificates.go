@@ -7,11 +7,8 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"errors"
 	"math/big"
 	"net"
-	"os"
-	"path/filepath"
 	"time"
 )
 
@@ -55,14 +52,6 @@ func (a *Authority) Sign(name string) (cert, key []byte, err error) {
 	}
 	private, err := x509.MarshalPKCS8PrivateKey(own)
 	return block("CERTIFICATE", der), block("PRIVATE KEY", private), err
-}
-
-// write leaves what a broker reads in dir.
-func (a *Authority) write(dir string) error {
-	cert, key, err := a.Sign("broker")
-	return errors.Join(err,
-		os.WriteFile(filepath.Join(dir, "ca.pem"), a.PEM, 0o600),
-		os.WriteFile(filepath.Join(dir, "broker.pem"), append(append(key, cert...), a.PEM...), 0o600))
 }
 
 func certificate(name string) *x509.Certificate {

@@ -2,10 +2,8 @@ package kafkatest
 
 import (
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -55,19 +53,16 @@ func LaunchSecure(nodes int) (s *Secure, stop func() error, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	certs, err := os.MkdirTemp("", "headrace-certs-") // they are read at each start of a node
+	cert, key, err := a.Sign("broker")
 	if err != nil {
 		return nil, nil, err
 	}
-	remove := func() error { return os.RemoveAll(certs) }
-	if err := a.write(certs); err != nil {
-		return nil, nil, errors.Join(err, remove())
-	}
-	c, err := launch(nodes, func(*Cluster) []string { return []string{"KAFKA_SECURE=" + certs} })
+	own := []string{"KAFKA_CA=" + string(a.PEM), "KAFKA_CERT=" + string(key) + string(cert) + string(a.PEM)}
+	c, err := launch(nodes, func(*Cluster) []string { return own })
 	if err != nil {
-		return nil, nil, errors.Join(err, remove())
+		return nil, nil, err
 	}
-	return &Secure{Cluster: c, Authority: a}, func() error { return errors.Join(c.stop(), remove()) }, nil
+	return &Secure{Cluster: c, Authority: a}, c.stop, nil
 }
 
 // SASL are the addresses for logins by a mechanism, under TLS.

@@ -16,9 +16,9 @@
 # KAFKA_JVM   JVM options of a node        (default: quick to start rather than quick in the long run; benchmarks set
 #             it to the empty string)
 # KAFKA_PROPS extra server properties, one a line
-# KAFKA_SECURE a directory with ca.pem and broker.pem (key and certificates): further listeners, SASL_SSL two above the
-#             node's port and SSL with client certificates three above, and ACLs. Whoever comes by the plain listener may
-#             do everything. PLAIN knows the users app and other (password: the name and -secret); those of SCRAM are
+# KAFKA_CA, KAFKA_CERT  PEM of an authority, and of the brokers' key and certificates: further listeners, SASL_SSL two above
+#             the node's port and SSL with client certificates three above, and ACLs. Whoever comes by the plain listener
+#             may do everything. PLAIN knows the users app and other (password: the name and -secret); those of SCRAM are
 #             made by an admin client; OAUTHBEARER takes unsigned tokens
 # KAFKA_CONTAINER  the environment of a container of the image apache/kafka, NAME=value a line: the one node then runs
 #             under the properties that the image makes of it, and nothing else; KAFKA_PORT is one of those it listens on
@@ -86,12 +86,13 @@ group.initial.rebalance.delay.ms=0
 auto.create.topics.enable=false
 broker.session.timeout.ms=6000
 P
-  [ -z "${KAFKA_SECURE:-}" ] || secure "$p" >> "$dir/$n/server.properties"
+  [ -z "${KAFKA_CA:-}" ] || secure "$p" "$dir/$n" >> "$dir/$n/server.properties"
   echo "${KAFKA_PROPS:-}" >> "$dir/$n/server.properties"
 }
 
 # A later line of a properties file wins.
-secure() { # PORT
+secure() { # PORT DIR
+  (umask 077; echo "$KAFKA_CERT" > "$2/broker.pem"; echo "$KAFKA_CA" > "$2/ca.pem")
   cat <<P
 listeners=PLAINTEXT://127.0.0.1:$1,CONTROLLER://127.0.0.1:$(($1 + 1)),SASL_SSL://127.0.0.1:$(($1 + 2)),SSL://127.0.0.1:$(($1 + 3))
 advertised.listeners=PLAINTEXT://127.0.0.1:$1,SASL_SSL://127.0.0.1:$(($1 + 2)),SSL://127.0.0.1:$(($1 + 3))
@@ -99,9 +100,9 @@ listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 super.users=User:ANONYMOUS
 ssl.keystore.type=PEM
-ssl.keystore.location=$KAFKA_SECURE/broker.pem
+ssl.keystore.location=$2/broker.pem
 ssl.truststore.type=PEM
-ssl.truststore.location=$KAFKA_SECURE/ca.pem
+ssl.truststore.location=$2/ca.pem
 listener.name.ssl.ssl.client.auth=required
 listener.name.ssl.ssl.principal.mapping.rules=RULE:^CN=([^,]+).*\$/\$1/
 sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER
