@@ -41,7 +41,9 @@ type Security struct {
 	//
 	// Defaults to "": the system's.
 	CAFile string
-	// CertFile and KeyFile have the client's own certificate and key, in PEM: both or none. They are read once.
+	// CertFile and KeyFile have the client's own certificate and key, in PEM: both or none. They are read for every new
+	// connection, so that they may be renewed; while they cannot be read, or do not belong together, the last good pair
+	// serves until it expires.
 	//
 	// Defaults to "": the client has none.
 	CertFile, KeyFile string
@@ -129,11 +131,11 @@ func (s Security) tls() (*tls.Config, error) {
 	if s.CertFile == "" || s.KeyFile == "" {
 		return nil, &SecurityError{What: "a client certificate without its key, or a key without its certificate", Fix: "give both files, or none"}
 	}
-	own, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
-	if err != nil {
-		return nil, &SecurityError{What: "the client certificate " + s.CertFile + " or its key " + s.KeyFile, Err: err, Fix: "give files in PEM that belong together, the key without a password"}
+	own := &ownCertificate{certFile: s.CertFile, keyFile: s.KeyFile}
+	if _, err := own.read(); err != nil { // better told now than by a connection that fails
+		return nil, err
 	}
-	cfg.Certificates = []tls.Certificate{own}
+	cfg.GetClientCertificate = own.forConnection
 	return cfg, nil
 }
 

@@ -2,8 +2,10 @@ package kafka_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -79,6 +81,47 @@ func TestSecurity_APasswordFileIsReadAtEveryLogin(t *testing.T) {
 	require.NoError(t, os.Remove(file))
 	_, _, err = m.Authenticate(t.Context(), "")
 	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// TestSecurity_ACertificateThatIsRenewedIsShownToTheNextConnection renews the files as others do: one after the other.
+func TestSecurity_ACertificateThatIsRenewedIsShownToTheNextConnection(t *testing.T) {
+	t.Parallel()
+	a, err := kafkatest.NewAuthority()
+	require.NoError(t, err)
+	firstCert, firstKey, err := a.Sign("first")
+	require.NoError(t, err)
+	secondCert, secondKey, err := a.Sign("second")
+	require.NoError(t, err)
+	certFile, keyFile := written(t, "cert.pem", firstCert), written(t, "key.pem", firstKey)
+	cfg, _, err := kafka.Security{
+		TLS: true, CAFile: written(t, "ca.pem", a.PEM), CertFile: certFile, KeyFile: keyFile, ServerName: "localhost",
+	}.Resolve()
+	require.NoError(t, err)
+
+	require.Equal(t, "first", shown(t, a, cfg))
+	require.NoError(t, os.WriteFile(certFile, secondCert, 0o600))
+	require.Equal(t, "first", shown(t, a, cfg), "the new certificate has no key yet")
+	require.NoError(t, os.WriteFile(keyFile, secondKey, 0o600))
+	require.Equal(t, "second", shown(t, a, cfg.Clone()), "a clone is what kafka/stock has")
+	require.NoError(t, os.Remove(keyFile))
+	require.Equal(t, "second", shown(t, a, cfg))
+}
+
+// shown is the common name of the certificate that a client shows a server of this authority.
+func shown(t *testing.T, a *kafkatest.Authority, client *tls.Config) string {
+	t.Helper()
+	cert, key, err := a.Sign("server")
+	require.NoError(t, err)
+	pair, err := tls.X509KeyPair(cert, key)
+	require.NoError(t, err)
+	ours, theirs := net.Pipe()
+	server := tls.Server(theirs, &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS12})
+	done := make(chan error, 1)
+	go func() { done <- tls.Client(ours, client).HandshakeContext(t.Context()) }()
+	require.NoError(t, server.HandshakeContext(t.Context()))
+	require.NoError(t, <-done)
+	require.NoError(t, errors.Join(ours.Close(), theirs.Close()))
+	return server.ConnectionState().PeerCertificates[0].Subject.CommonName
 }
 
 func TestSecurity_ATokenThatCannotBeHadIsToldWithoutIt(t *testing.T) {
