@@ -43,6 +43,10 @@ type Config struct {
 	Repeats []Repeat
 	// SweepEvery is the pause between the sweeps of Run. Defaults to 1 min.
 	SweepEvery time.Duration
+	// RedactError gives the text of an error for the log and the hooks. Whatever it says, what looks like a secret and values
+	// that decoders and databases quote are replaced in it, and at most 4 KiB are kept. It must be quick and safe for
+	// concurrent use; of an error that it panics of only the type is told. Defaults to nil: the text is err.Error().
+	RedactError func(err error) string
 	// Hooks are told what happens: for metrics. Package idemprom has a set of them for Prometheus.
 	Hooks Hooks
 	// Logger is told what an operator must know: what failed, keys that are unknown. Defaults to slog.Default().

@@ -1,6 +1,8 @@
 package idempotency_test
 
 import (
+	"bytes"
+	"log/slog"
 	"math"
 	"net/http"
 	"testing"
@@ -71,4 +73,17 @@ func TestCheck_NamesTheFix(t *testing.T) {
 		require.NoError(t, err)
 		require.ErrorContains(t, keys.Check(t.Context()), fix)
 	}
+}
+
+func TestRedactError_GivesTheTextThatIsLogged(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	b := open(t, tx(charge), func(_ *bed, c *idempotency.Config) {
+		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		c.RedactError = func(error) string { return "as asked, token=abcdefgh" }
+	})
+	b.pool.Close()
+	require.Equal(t, http.StatusServiceUnavailable, b.post("k", "7").status)
+	b.until(func() bool { return b.told(idempotency.Failed) == 1 })
+	require.Contains(t, log.String(), `error="as asked, token=***"`)
 }

@@ -140,14 +140,14 @@ func (k *Keys) columns(a Answer) []any {
 // free gives the key back: nothing was done. If it cannot be, the key is unknown after its deadline.
 func (k *Keys) free(c *call, token uuid.UUID) {
 	if _, err := k.persist(c, k.sql.free, c.key.args(token)); err != nil {
-		k.cfg.Logger.Error("idempotency: a key that is free will be unknown", "key", c.key.String(), "error", err)
+		k.cfg.Logger.Error("idempotency: a key that is free will be unknown", "key", c.key.String(), "error", k.redacted(err))
 	}
 }
 
 // leave makes the key unknown now.
 func (k *Keys) leave(c *call, token uuid.UUID, why string) {
 	if _, err := k.persist(c, k.sql.leave, c.key.args(token, why)); err != nil {
-		k.cfg.Logger.Error("idempotency: a key will be unknown at its deadline only", "key", c.key.String(), "why", why, "error", err)
+		k.cfg.Logger.Error("idempotency: a key will be unknown at its deadline only", "key", c.key.String(), "why", why, "error", k.redacted(err))
 	}
 }
 

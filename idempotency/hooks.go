@@ -47,7 +47,7 @@ type RequestInfo struct {
 	Route string
 	// Outcome is one of Outcomes.
 	Outcome string
-	// Err is what went wrong on our side; nil for most.
+	// Err is what went wrong on our side, its text redacted; nil for most.
 	Err  error
 	Took time.Duration
 }

@@ -179,16 +179,20 @@ func (k *Keys) known(c *call, r *row) reply {
 
 func (k *Keys) tell(r *http.Request, i RequestInfo) {
 	ctx := r.Context()
+	i.Err = k.redacted(i.Err)
 	switch {
 	case i.Err == nil:
 	case i.Outcome == Failed && ctx.Err() != nil: // a client that left before anything began
 	case i.Outcome == Lost, i.Outcome == Unknown:
-		k.cfg.Logger.ErrorContext(ctx, "idempotency: nobody knows what became of a request", "route", i.Route, "outcome", i.Outcome, "error", redact.Of(i.Err, nil))
+		k.cfg.Logger.ErrorContext(ctx, "idempotency: nobody knows what became of a request", "route", i.Route, "outcome", i.Outcome, "error", i.Err)
 	default:
-		k.cfg.Logger.WarnContext(ctx, "idempotency: a request was not carried out", "route", i.Route, "outcome", i.Outcome, "error", redact.Of(i.Err, nil))
+		k.cfg.Logger.WarnContext(ctx, "idempotency: a request was not carried out", "route", i.Route, "outcome", i.Outcome, "error", i.Err)
 	}
 	k.cfg.Hooks.request(i)
 }
+
+// redacted is err with the text that may be kept and shown.
+func (k *Keys) redacted(err error) error { return redact.Of(err, k.cfg.RedactError) }
 
 func safe(method string) bool {
 	switch method {

@@ -15,10 +15,10 @@ func (k *Keys) Run(ctx context.Context) error {
 	defer ticker.Stop()
 	for {
 		if _, err := k.Sweep(ctx); err != nil && ctx.Err() == nil {
-			k.cfg.Logger.WarnContext(ctx, "idempotency: what is past its retention was not swept", "error", err)
+			k.cfg.Logger.WarnContext(ctx, "idempotency: what is past its retention was not swept", "error", k.redacted(err))
 		}
 		if err := k.tellStats(ctx); err != nil && ctx.Err() == nil {
-			k.cfg.Logger.WarnContext(ctx, "idempotency: the metrics of unfinished keys are old", "error", err)
+			k.cfg.Logger.WarnContext(ctx, "idempotency: the metrics of unfinished keys are old", "error", k.redacted(err))
 		}
 		select {
 		case <-ticker.C:
