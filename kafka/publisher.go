@@ -15,10 +15,10 @@ import (
 
 const (
 	defaultPublishTimeout = 30 * time.Second
-	// minDeliveryTimeout is the least that the client takes.
-	minDeliveryTimeout = time.Second
 	// maxRequestTimeout is how long a broker may take for one produce request, the client's own default.
 	maxRequestTimeout = 10 * time.Second
+	// minRequestTimeout is a third of the least Timeout in which a retry fits.
+	minRequestTimeout = time.Second / 3
 	// publishMetadataAge bounds how often the client asks who leads a partition after an error. Its own default, five
 	// seconds, is half of a dead letter's time.
 	publishMetadataAge = 100 * time.Millisecond
@@ -121,7 +121,7 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 
 // options are what both clients of a Publisher have in common.
 func (c PublisherConfig) options(more ...kgo.Opt) []kgo.Opt {
-	request := min(maxRequestTimeout, max(c.Timeout/3, minDeliveryTimeout/3))
+	request := min(maxRequestTimeout, max(c.Timeout/3, minRequestTimeout))
 	opts := append(
 		c.Client.Options(),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
@@ -133,8 +133,7 @@ func (c PublisherConfig) options(more ...kgo.Opt) []kgo.Opt {
 		// for the client's own retry, which the broker recognises, to come through in time.
 		kgo.ProduceRequestTimeout(request),
 		kgo.RequestTimeoutOverhead(request),
-		// Without these a record that was sent waits for its answer for ever, whatever its caller's context says.
-		kgo.RecordDeliveryTimeout(max(c.Timeout, minDeliveryTimeout)),
+		// Without it a record that was sent waits for its answer for ever, whatever its context says.
 		kgo.AllowIdempotentProduceCancellation(),
 	)
 	if len(c.Compression) > 0 {
@@ -235,7 +234,7 @@ type ProducerRecord struct {
 	Value []byte
 	// Headers are written in order, with duplicates and nil values.
 	Headers []record.Header
-	// Timestamp is the record's own, cut to milliseconds. Defaults to now.
+	// Timestamp is the record's own, of any time, cut to milliseconds. Defaults to now.
 	Timestamp time.Time
 	// Alone asks for a batch of its own, for a record that the broker may refuse as too large: it refuses whole batches.
 	// Such records are slow, one after the other.

@@ -1,9 +1,11 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -27,17 +29,45 @@ func (p *Publisher) deliver(parcels []*parcel) error {
 		return err
 	}
 	defer p.running.Done()
-	life, cancel := context.WithTimeoutCause(context.Background(), p.cfg.Timeout, unconfirmedError{p.cfg.Timeout})
-	defer cancel()
-	shipment{p, life}.send(parcels)
+	s := p.ship()
+	defer s.release()
+	s.send(parcels)
 	return publishError(parcels)
 }
 
 // shipment is one call's parcels under way.
 type shipment struct {
-	pub  *Publisher
-	life context.Context // ends with the Publisher's patience; each parcel has its caller's besides
+	pub   *Publisher
+	life  context.Context // ends with the Publisher's patience; each parcel has its caller's besides
+	end   context.CancelFunc
+	users *atomic.Int64 // the call, and each record that the client has not answered for
 }
+
+func (p *Publisher) ship() shipment {
+	life, end := context.WithTimeoutCause(context.Background(), p.cfg.Timeout, unconfirmedError{p.cfg.Timeout})
+	s := shipment{p, life, end, new(atomic.Int64)}
+	s.users.Store(1)
+	return s
+}
+
+// release ends life early once nobody needs it: not with the call, since a caller may leave -> the call is over -> the
+// client, whose record's context has ended, fails what others have buffered for the partition.
+func (s shipment) release() {
+	if s.users.Add(-1) == 0 {
+		s.end()
+	}
+}
+
+// patient is a caller's context that ends with the shipment and not with the caller. The client must not see the caller's
+// own: it fails everything that is buffered for a partition when the context of one record there ends. Nor is the client's
+// delivery timeout of use: it counts from a record's timestamp, which may be of 1970 or of 2100.
+type patient struct {
+	context.Context // the shipment's
+
+	caller context.Context
+}
+
+func (p patient) Value(key any) any { return p.caller.Value(key) }
 
 func (s shipment) send(parcels []*parcel) {
 	for rest := parcels; len(rest) > 0; {
@@ -87,17 +117,18 @@ func (s shipment) attempt(parcels []*parcel) {
 	}
 }
 
-// hand gives a parcel to the client. The client must not see the caller's context: it fails everything that is buffered
-// for a partition when the context of one record there ends.
+// hand gives a parcel to the client.
 func (s shipment) hand(q *parcel) <-chan error {
 	answer := make(chan error, 1)
 	if err := s.ended(q); err != nil {
-		answer <- err
+		answer <- cmp.Or(q.err, err) // what it failed with before may have left it written
 		return answer
 	}
 	by := s.pub.use()
-	by.client.TryProduce(context.WithoutCancel(q.ctx), q.rec.forClient(), func(_ *kgo.Record, err error) {
+	s.users.Add(1)
+	by.client.TryProduce(patient{s.life, q.ctx}, q.rec.forClient(), func(_ *kgo.Record, err error) {
 		s.pub.done(by, q.rec.Topic, err)
+		s.release()
 		answer <- err
 	})
 	return answer
@@ -166,14 +197,15 @@ func (s shipment) ended(q *parcel) error {
 	return nil
 }
 
-// neighbours are those that failed for no reason of their own while their time is not over: the client was full, it
-// dropped all that was buffered for the partition because an older record there had timed out, or it knew a topic that was
-// created again meanwhile.
+// ofOthers are the reasons that are not of the record: it was buffered for a partition behind another whose time was over,
+// the client was full, or it knew a topic that was created again meanwhile.
+var ofOthers = []error{context.DeadlineExceeded, kgo.ErrMaxBuffered, kerr.UnknownTopicID}
+
+// neighbours are those that failed for no reason of their own while their time is not over.
 func (s shipment) neighbours(parcels []*parcel) []*parcel {
 	var left []*parcel
 	for _, q := range parcels {
-		innocent := errors.Is(q.err, kgo.ErrRecordTimeout) || errors.Is(q.err, kgo.ErrMaxBuffered) || errors.Is(q.err, kerr.UnknownTopicID)
-		if innocent && s.life.Err() == nil {
+		if isAny(q.err, ofOthers) && s.life.Err() == nil && q.ctx.Err() == nil {
 			left = append(left, q)
 		}
 	}

@@ -61,7 +61,7 @@ func ten(topic string) []ProducerRecord {
 
 func TestOnlyThoseThatFailedForOthersAreSentAgain(t *testing.T) {
 	t.Parallel()
-	errs := []error{kgo.ErrRecordTimeout, kgo.ErrMaxBuffered, kerr.InvalidRecord, nil, errors.New("x")}
+	errs := []error{context.DeadlineExceeded, kgo.ErrMaxBuffered, kerr.InvalidRecord, nil, errors.New("x")}
 	parcels := make([]*parcel, len(errs))
 	for i, err := range errs {
 		parcels[i] = &parcel{ctx: t.Context(), err: err}
