@@ -44,7 +44,8 @@ type SourceConfig struct {
 	Balancer Balancer
 	// InstanceID makes the member a static one: a process that comes back under its id within SessionTimeout gets its partitions
 	// back, and nobody else's move. One that stops does not leave, so its partitions idle until it is back, or the session
-	// ends. Two processes of one id fence each other off: the one that was there first ends with an error.
+	// ends. Of two processes of one id the one that was there first ends with an error; in a group of ServerSide members the
+	// other is kept out, with a report, until the first one stops, or its session ends.
 	//
 	// Defaults to none.
 	InstanceID string

@@ -204,13 +204,22 @@ func (g groupErrors) OnGroupManageError(err error) {
 	s := g.source
 	if errors.Is(err, kerr.FencedInstanceID) {
 		// Another process has our instance id. The client would try for ever to take it back.
-		go s.fail(fmt.Errorf("kafka source: %w", err))
+		go s.fail(fmt.Errorf("kafka source: another process has joined consumer group %q with this one's InstanceID %q; give each process its own: %w",
+			s.cfg.Group, s.cfg.InstanceID, err))
 		return
 	}
 	if s.problems.add(groupProblem, problem{kind: record.ReportGroupError, err: err}) {
 		s.report(record.Report{
 			Kind: record.ReportGroupError, Partition: -1, Offset: -1, Err: fmt.Errorf("consumer group %q: %w", s.cfg.Group, err),
-			Hint: "the member fell out of its consumer group and joins again; if it lasts, check that this user may Read the group, and the coordinator",
+			Hint: s.cfg.groupHint(err),
 		})
 	}
+}
+
+func (c SourceConfig) groupHint(err error) string {
+	if errors.Is(err, kerr.UnreleasedInstanceID) {
+		return fmt.Sprintf("another process is in the group with this one's InstanceID %q, or ended without a word and the broker waits for its session to end: "+
+			"give each process its own", c.InstanceID)
+	}
+	return "the member fell out of its consumer group and joins again; if it lasts, check that this user may Read the group, and the coordinator"
 }

@@ -151,10 +151,12 @@ func (s *seen) add(r *record.Record) {
 	s.offsets[at] = append(s.offsets[at], r.Offset)
 }
 
-func (s *seen) of(partition int32) []int64 {
+func (s *seen) of(partition int32) []int64 { return s.at("t", partition) }
+
+func (s *seen) at(topic string, partition int32) []int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.offsets[fmt.Sprintf("t/%d", partition)])
+	return slices.Clone(s.offsets[fmt.Sprintf("%s/%d", topic, partition)])
 }
 
 func (s *seen) total() (n int) {
