@@ -228,6 +228,11 @@ func FuzzEnvelope(f *testing.F) {
 		if !ok {
 			require.Equal(t, hs, kept)
 		}
+		if e, original, err := dlq.DecodeReplayed(hs); err != nil {
+			require.Equal(t, hs, original)
+		} else {
+			require.True(t, e.Origin.Known())
+		}
 		env := dlq.Envelope{
 			Origin: dlq.Coordinates{Topic: topic, Partition: partition & (1<<31 - 1), Offset: offset & (1<<63 - 1)},
 			// What milliseconds can say and a Time can hold.

@@ -71,7 +71,7 @@ func given(s streams) []string {
 	for _, name := range []string{envPassword, envPassword2, "PGPASSWORD"} {
 		list = append(list, s.getenv(name))
 	}
-	list = append(list, passwordIn(s.getenv(envDSN)))
+	list = append(list, passwordsIn(s.getenv(envDSN))...)
 	var long []string
 	for _, secret := range list {
 		if len(secret) > 3 { // the shortest would take letters out of every word, and protect nothing
@@ -81,16 +81,16 @@ func given(s streams) []string {
 	return long
 }
 
-// passwordIn is the password of a connection string, "" for none or for one that cannot be read.
-func passwordIn(dsn string) string {
-	if u, err := url.Parse(dsn); err == nil && u.User != nil {
+// passwordsIn are the passwords of a connection string, of which a URL has room for two; none if it cannot be read.
+func passwordsIn(dsn string) (list []string) {
+	if u, err := url.Parse(dsn); err == nil {
 		password, _ := u.User.Password()
-		return password
+		list = append(list, password)
 	}
 	if cfg, err := pgconn.ParseConfig(dsn); err == nil {
-		return cfg.Password
+		list = append(list, cfg.Password)
 	}
-	return ""
+	return list
 }
 
 func indent(text string) string {

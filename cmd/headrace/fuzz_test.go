@@ -1,9 +1,11 @@
 package main
 
 import (
+	"net/url"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,6 +21,24 @@ func FuzzArguments(f *testing.F) {
 		}
 		if partition, offset, ok := parsePlace(s); ok {
 			require.True(t, partition >= 0 && offset >= 0)
+		}
+	})
+}
+
+// FuzzPasswordsIn wants the password of a connection string found wherever it may stand, and no panic of anything else.
+func FuzzPasswordsIn(f *testing.F) {
+	f.Add("postgres://u:p@h/db", "secret")
+	f.Add("host=h password='a\\'b'", "p@/:%'\\")
+	f.Fuzz(func(t *testing.T, dsn, password string) {
+		_ = passwordsIn(dsn)
+		for _, at := range []url.URL{
+			{User: url.UserPassword("u", password)},
+			{User: url.User("u"), RawQuery: url.Values{"password": {password}}.Encode()},
+		} {
+			at.Scheme, at.Host, at.Path = "postgres", "h", "/db"
+			if _, err := pgconn.ParseConfig(at.String()); err == nil && password != "" {
+				require.Contains(t, passwordsIn(at.String()), password)
+			}
 		}
 	})
 }

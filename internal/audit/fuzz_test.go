@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/dlq"
 	"github.com/headrace/headrace/record"
 )
@@ -36,13 +37,28 @@ func FuzzOpenLetter(f *testing.F) {
 	})
 }
 
-// FuzzField wants a payload's field read without a panic, however deep or broken it is.
-func FuzzField(f *testing.F) {
-	f.Add([]byte(`{"a":{"b":"c"}}`), "a", "b")
-	f.Add([]byte(`{"a":1e400}`), "a", "")
-	f.Add([]byte("[[[[[{"), "", "")
-	f.Fuzz(func(_ *testing.T, value []byte, a, b string) {
-		_ = field(value, []string{a, b})
-		_ = field(value, []string{a})
+// FuzzIdentity wants every record known here by what the inbox knows it by, however hostile its headers and value.
+func FuzzIdentity(f *testing.F) {
+	f.Add("id", []byte("7"), "ce_source", []byte("/shop"), []byte(`{"a":{"b":"c"}}`), "a.b")
+	f.Add(ceID, []byte("7"), ceSource, []byte("/shop"), []byte(`{"a":1e400}`), "a")
+	f.Add(watermillUUID, []byte("\xff"), ceID, []byte(""), []byte("[[[[[{"), "")
+	f.Add(ceID, []byte("6ba7b810-9dad-11d1-80b4-00c04fd430c8"), ceSource, []byte("/shop"), []byte(`{"id":"\ud800"}`), "id")
+	f.Fuzz(func(t *testing.T, name string, value []byte, other string, more, payload []byte, path string) {
+		for i, chain := range map[Identity][]dedup.Resolver{
+			{}:             dedup.DefaultIdentity(),
+			{Header: name}: {dedup.Header(name)},
+			{Field: path}:  {dedup.Field(path)},
+		} {
+			if i == (Identity{}) && len(chain) == 1 {
+				continue // a name or a path of nothing is no configuration
+			}
+			r := &record.Record{
+				TopicID: uuid.NameSpaceURL, Partition: 3, Offset: 7, Value: payload,
+				Headers: []record.Header{{Key: name, Value: value}, {Key: other, Value: more}},
+			}
+			_ = dedup.Identify(r, chain...) // what cannot be read is known by its place
+			_, place := placeOf(r.TopicID, r.Partition, r.Offset)
+			require.Equal(t, r.Identity.Key, i.of(r, place), "%+v", i)
+		}
 	})
 }
