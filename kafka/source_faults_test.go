@@ -354,8 +354,13 @@ func fullClaim(w *world) {
 	wait(30 * time.Second)
 	require.EqualValues(w.t, 100, w.committed(0))
 	require.EqualValues(w.t, 100, w.committed(1))
-	require.NoError(w.t, s.Close())
 	require.NoError(w.t, other.Close())
+	w.produceMany(0, 5)
+	w.produceMany(1, 5)
+	wait(30 * time.Second)
+	require.EqualValues(w.t, 105, w.committed(0), "what was paused when it left is read when it comes back")
+	require.EqualValues(w.t, 105, w.committed(1))
+	require.NoError(w.t, s.Close())
 	for _, wg := range wgs {
 		wg.Wait()
 	}
