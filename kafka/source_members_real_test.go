@@ -100,7 +100,7 @@ func (g *realGroup) awaitCommitted(but ...int32) {
 
 func (g *realGroup) eventually(what string, f func() bool) {
 	g.t.Helper()
-	require.Eventually(g.t, f, patience, 50*time.Millisecond, what)
+	require.Eventually(g.t, f, 2*patience, 50*time.Millisecond, what)
 }
 
 // share waits until a member has n partitions, and gives one.
@@ -181,7 +181,7 @@ func firstIsFenced(t *testing.T, g *realGroup, first, twin *realMember) {
 	t.Helper()
 	select {
 	case <-first.s.Done():
-	case <-time.After(patience):
+	case <-time.After(2 * patience):
 		require.FailNow(t, "the first one goes on")
 	}
 	require.ErrorIs(t, first.s.Err(), kerr.FencedInstanceID)

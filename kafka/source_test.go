@@ -198,6 +198,39 @@ func TestSourceThatIsAStaticMemberComesBackAndNobodyElsesPartitionsMove(t *testi
 	}
 }
 
+// TestSourceOfAServerSideGroupLeavesThoughItsFirstLeaveIsNotAnswered: what it had would idle until its session ends, and
+// under an instance id nobody would be let in.
+func TestSourceOfAServerSideGroupLeavesThoughItsFirstLeaveIsNotAnswered(t *testing.T) {
+	for name, id := range map[string]string{"Dynamic": "", "Static": "a"} {
+		t.Run(name, func(t *testing.T) {
+			virtual(t, 1, func(w *world) {
+				member := func(c *kafka.SourceConfig) { c.InstanceID, c.Balancer = id, kafka.ServerSide }
+				first := w.read(member)
+				w.produceMany(0, 5)
+				wait(10 * time.Second)
+				require.ElementsMatch(t, upTo(5), first.of(0))
+				silent := true
+				w.fake.ControlKey(int16(kmsg.ConsumerGroupHeartbeat), func(req kmsg.Request) (kmsg.Response, error, bool) {
+					w.fake.KeepControl()
+					if silent && req.(*kmsg.ConsumerGroupHeartbeatRequest).MemberEpoch < 0 {
+						silent = false
+						w.fake.SleepControl(func() { wait(time.Minute) })
+					}
+					return nil, nil, false
+				})
+				first.close()
+				w.produceMany(0, 5)
+				again := w.read(member)
+				wait(10 * time.Second)
+				require.False(t, silent)
+				require.ElementsMatch(t, from(5, 5), again.of(0))
+				again.close()
+				require.Empty(t, again.told.all)
+			})
+		})
+	}
+}
+
 func eager(c *kafka.SourceConfig) { c.Balancer = kafka.Eager }
 
 // keptPartitionsReadOn: a cooperative rebalance takes one partition, whose handler lingers; the other goes on.

@@ -73,7 +73,13 @@ func (s *Source) leave(client *kgo.Client) {
 }
 
 func (s *Source) leaveFor(member string) error {
-	if member == "" || s.cfg.InstanceID != "" { // a static member stays
+	leave := s.leaveClassic
+	if s.cfg.Balancer == ServerSide {
+		leave = s.leaveServerSide
+	} else if s.cfg.InstanceID != "" { // a static member stays
+		return nil
+	}
+	if member == "" {
 		return nil
 	}
 	client, err := kgo.NewClient(s.cfg.Client.Options()...)
@@ -83,6 +89,13 @@ func (s *Source) leaveFor(member string) error {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
+	if err := leave(ctx, client, member); err != nil && !errors.Is(err, kerr.UnknownMemberID) {
+		return err
+	}
+	return nil
+}
+
+func (s *Source) leaveClassic(ctx context.Context, client *kgo.Client, member string) error {
 	req := kmsg.NewPtrLeaveGroupRequest()
 	req.Group, req.MemberID = s.cfg.Group, member
 	m := kmsg.NewLeaveGroupRequestMember()
@@ -92,8 +105,21 @@ func (s *Source) leaveFor(member string) error {
 	if err != nil {
 		return err
 	}
-	if err := kerr.ErrorForCode(resp.ErrorCode); err != nil && !errors.Is(err, kerr.UnknownMemberID) {
+	return kerr.ErrorForCode(resp.ErrorCode)
+}
+
+// leaveServerSide is a last heartbeat. That of a static member says that it will be back: its partitions stay with its id,
+// and without it nobody else is let in under that id until the session ends, the same process started again neither.
+func (s *Source) leaveServerSide(ctx context.Context, client *kgo.Client, member string) error {
+	const leaves, willBeBack = -1, -2
+	req := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+	req.Group, req.MemberID, req.MemberEpoch = s.cfg.Group, member, leaves
+	if s.cfg.InstanceID != "" {
+		req.InstanceID, req.MemberEpoch = &s.cfg.InstanceID, willBeBack
+	}
+	resp, err := req.RequestWith(ctx, client)
+	if err != nil {
 		return err
 	}
-	return nil
+	return kerr.ErrorForCode(resp.ErrorCode)
 }
