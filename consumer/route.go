@@ -14,6 +14,7 @@ import (
 	"github.com/headrace/headrace/dlq"
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/kafka"
+	"github.com/headrace/headrace/middleware"
 	"github.com/headrace/headrace/parking"
 	"github.com/headrace/headrace/record"
 )
@@ -98,6 +99,13 @@ type Options struct {
 	//
 	// Defaults to nil: an exhausted record is dead, and fault.Park waits where it is, in the way of its key.
 	Park *parking.Policy
+	// Flood holds a partition whose records nearly all die, in place of emptying it into the dead letter topic: a deploy is at
+	// fault then, and not the data. middleware.NewFloodGuard makes one with limits of its own, and its Release lets a
+	// partition go on whose records are as bad as they look. It counts in this process, since its start.
+	//
+	// Defaults to a guard of the route's own, which stops after 10,000 dead letters in a row of a partition, or nine in ten of
+	// its last 20,000 records.
+	Flood *middleware.FloodGuard
 	// Middlewares wrap the handler of each record, inside its transaction and its attempt, first one outermost. They get
 	// a message of one, and find the transaction with dedup.Tx, those of a QueueRoute the batch with dedup.Pending. Those of
 	// a BatchRoute get a message of all records of the group (record.Records), which has no payload.

@@ -27,6 +27,7 @@ func (c *Consumer) stack(s spec, inbox *dedup.Route, letters *dlq.Writer, shared
 			MaxHold: c.cfg.MaxHold, DeadLetterTimeout: c.cfg.DeadLetterTimeout,
 		},
 		Gates:    middleware.NewGates(downstream.GateConfig{ProbeTimeout: c.probeTimeout(add(s.callTimeout(), s.options.AttemptTimeout))}, shared...),
+		Flood:    s.options.Flood,
 		NotTaken: c.replays.first,
 		Batches:  true, Hooks: c.hooks, RedactError: c.cfg.RedactError, Tracer: c.cfg.Tracer, Logger: c.cfg.Logger,
 	}
