@@ -33,6 +33,9 @@ type Config struct {
 	Durable bool
 	// Settings are server parameters (postgresql.conf) set over those of this package. Defaults to none.
 	Settings map[string]string
+	// Dir is where the server's own directory is made. As root it must be one that the user "nobody" can enter. Defaults to
+	// the system's directory for temporary files.
+	Dir string
 }
 
 // Server is a Postgres that this process started. It is safe for concurrent use; whoever started it closes it.
@@ -77,7 +80,7 @@ func newServer(ctx context.Context, in *installation, cfg Config) (*Server, erro
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "headrace-postgres-")
+	dir, err := os.MkdirTemp(cfg.Dir, "headrace-postgres-")
 	if err != nil {
 		return nil, err
 	}

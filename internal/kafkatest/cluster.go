@@ -38,9 +38,10 @@ type Cluster struct {
 	input   *os.File // its end stops the cluster: it must stay open, and reachable, as long as the cluster is used
 }
 
-// Launch starts a cluster outside of a test. stop ends it; so does the end of the process.
-func Launch(nodes int) (c *Cluster, stop func() error, err error) {
-	c, err = launch(nodes, with())
+// Launch starts a cluster outside of a test, with additional server properties ("name=value"). stop ends it; so does the end
+// of the process.
+func Launch(nodes int, properties ...string) (c *Cluster, stop func() error, err error) {
+	c, err = launch(nodes, with(properties...))
 	if err != nil {
 		return nil, nil, err
 	}

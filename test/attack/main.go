@@ -65,7 +65,7 @@ func (o options) run(ctx context.Context) (ok bool, err error) {
 		return false, fmt.Errorf("no real broker: %s", lacks)
 	}
 	slog.Info("starting a cluster of three nodes, and Postgres")
-	l, err := lab.Open(ctx)
+	l, err := lab.Open(ctx, lab.Config{Volume: o.soak == 0})
 	if err != nil {
 		return false, err
 	}

@@ -16,6 +16,7 @@ func brokers() []Fault {
 		{"broker-no-quorum", Brokers, killTwo},
 		{"broker-pause", Brokers, pauseBroker},
 		{"broker-roll", Brokers, rollBrokers},
+		{"broker-elections", Brokers, electLeaders},
 	}
 }
 

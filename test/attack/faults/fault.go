@@ -41,6 +41,7 @@ func All() []Fault {
 	all = append(all, network()...)
 	all = append(all, postgres()...)
 	all = append(all, topics()...)
+	all = append(all, taps()...)
 	all = append(all, operators()...)
 	return append(all, letters()...)
 }

@@ -19,6 +19,7 @@ func letters() []Fault {
 		{"letters-too-large", Brokers, letterTopic("max.message.bytes", tooLarge, aWhile)},
 		{"letters-too-few-replicas", Brokers, letterTopic("min.insync.replicas", strconv.Itoa(lab.Nodes), withoutANode)},
 		{"letters-missing", Brokers, deleteLetters},
+		{"letters-forbidden", Brokers, forbidLetters},
 	}
 }
 

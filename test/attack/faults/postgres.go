@@ -26,6 +26,7 @@ func postgres() []Fault {
 		{"postgres-inbox-locked", Database, lockInbox},
 		{"postgres-lost-commits", Database, loseCommits},
 		{"postgres-migrated", Database, migrate},
+		{"postgres-disk-full", Database, fillDisk},
 	}
 }
 

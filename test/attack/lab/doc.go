@@ -1,8 +1,8 @@
 // Package lab is what a run attacks: a real Kafka of three nodes, a real Postgres, proxies in front of both, and members of
 // the consumer group in processes of their own.
 //
-//	members ─► toxiproxy, one a broker ─► brokers
-//	        └► toxiproxy ─► a proxy that knows Postgres' protocol ─► Postgres
+//	members ─► toxiproxy ─► tap, one a broker ─► brokers
+//	        └► toxiproxy ─► tap ─► a proxy that knows Postgres' protocol ─► Postgres
 //
 // The nodes, Postgres and the proxies live as long as the lab; a [Site] is one run's topics, database and members.
 package lab
@@ -29,6 +29,8 @@ const Nodes = 3
 type Lab struct {
 	Kafka    *kafkatest.Cluster
 	Postgres *embedded.Server
+	// Data is what Postgres' data is on, nil where it is on none of its own.
+	Data *Volume
 	// SQL is the proxy that knows what is a COMMIT. It is in front of the whole server.
 	SQL *pgtest.Proxy
 	// Network are the ways of the members to each broker.
@@ -43,22 +45,28 @@ type Lab struct {
 	wires     *wires
 }
 
+// Config is what labs differ in.
+type Config struct {
+	// Volume puts Postgres' data on a volume that can be full, where one can be made. It has room for hours of scenarios, not
+	// for a soak.
+	Volume bool
+}
+
 // Open starts everything.
-func Open(ctx context.Context) (*Lab, error) {
+func Open(ctx context.Context, cfg Config) (*Lab, error) {
 	l := &Lab{}
 	var err error
-	if l.Kafka, l.stopKafka, err = kafkatest.Launch(Nodes); err != nil {
+	if l.Kafka, l.stopKafka, err = kafkatest.Launch(Nodes, authorizer...); err != nil {
 		return nil, err
 	}
-	if err := l.open(ctx); err != nil {
+	if err := l.open(ctx, cfg); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
 
-func (l *Lab) open(ctx context.Context) (err error) {
-	l.Postgres, err = embedded.Postgres(ctx, embedded.Config{Settings: map[string]string{"deadlock_timeout": "200ms"}})
-	if err != nil {
+func (l *Lab) open(ctx context.Context, cfg Config) (err error) {
+	if l.Postgres, err = l.postgres(ctx, cfg); err != nil {
 		return err
 	}
 	if err := l.role(ctx); err != nil {
@@ -69,16 +77,29 @@ func (l *Lab) open(ctx context.Context) (err error) {
 	}
 	l.wires = newWires()
 	for _, broker := range l.Kafka.Brokers() {
-		w, err := l.wires.lay(broker)
+		w, err := l.wires.lay(broker, true)
 		if err != nil {
 			return err
 		}
 		l.Network = append(l.Network, w)
 	}
-	if l.Database, err = l.wires.lay(l.SQL.Addr()); err != nil {
+	if l.Database, err = l.wires.lay(l.SQL.Addr(), false); err != nil {
 		return err
 	}
 	return l.clients(ctx)
+}
+
+func (l *Lab) postgres(ctx context.Context, cfg Config) (*embedded.Server, error) {
+	server := embedded.Config{Settings: map[string]string{"deadlock_timeout": "200ms"}}
+	if cfg.Volume {
+		var err error
+		if l.Data, err = mountVolume(); err != nil {
+			slog.Warn("no volume of its own for the database: it is never full", "err", err)
+		} else {
+			server.Dir = l.Data.dir
+		}
+	}
+	return embedded.Postgres(ctx, server)
 }
 
 // Role is the members' in the database. Nobody else has it, nor its password, which must not be seen anywhere.
@@ -125,6 +146,9 @@ func (l *Lab) Close() error {
 	}
 	if l.Postgres != nil {
 		errs = append(errs, l.Postgres.Close())
+	}
+	if l.Data != nil {
+		errs = append(errs, l.Data.close())
 	}
 	return errors.Join(append(errs, l.stopKafka())...)
 }

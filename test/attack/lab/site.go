@@ -136,7 +136,7 @@ func (s *Site) Secrets() audit.Secrets {
 	return audit.Secrets{"password": password, "payload": load.Secret, "key": load.SecretKey}
 }
 
-// Close deletes the run's topics, also when ctx has ended, and leaves its logs.
+// Close deletes the run's topics and its database, also when ctx has ended, and leaves its logs.
 func (s *Site) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
@@ -147,6 +147,20 @@ func (s *Site) Close(ctx context.Context) error {
 		s.pooler.close()
 	}
 	defer s.client.Close()
+	return errors.Join(s.deleteTopics(ctx), s.drop(ctx))
+}
+
+// drop leaves no room taken for the runs that follow.
+func (s *Site) drop(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, s.Postgres.DSN())
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, "drop database if exists "+pgx.Identifier{s.Group}.Sanitize()+" with (force)")
+	return errors.Join(err, conn.Close(ctx))
+}
+
+func (s *Site) deleteTopics(ctx context.Context) error {
 	names, err := s.Admin.ListTopics(ctx)
 	if err != nil {
 		return err

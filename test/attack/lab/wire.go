@@ -23,13 +23,18 @@ func newWires() *wires {
 	return &wires{server: toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())}
 }
 
-// lay makes a wire to an address.
-func (ws *wires) lay(upstream string) (*Wire, error) {
-	proxy := toxiproxy.NewProxy(ws.server, fmt.Sprintf("wire-%d", len(ws.all)), "127.0.0.1:0", upstream)
-	if err := proxy.Start(); err != nil {
+// lay makes a wire to an address; kafka says that Kafka is spoken there.
+func (ws *wires) lay(upstream string, kafka bool) (*Wire, error) {
+	tap, err := openTap(upstream, kafka)
+	if err != nil {
 		return nil, err
 	}
-	w := &Wire{proxy: proxy, Upstream: upstream}
+	proxy := toxiproxy.NewProxy(ws.server, fmt.Sprintf("wire-%d", len(ws.all)), "127.0.0.1:0", tap.addr())
+	if err := proxy.Start(); err != nil {
+		tap.close()
+		return nil, err
+	}
+	w := &Wire{proxy: proxy, Upstream: upstream, Tap: tap}
 	ws.all = append(ws.all, w)
 	return w, nil
 }
@@ -37,13 +42,15 @@ func (ws *wires) lay(upstream string) (*Wire, error) {
 func (ws *wires) close() error {
 	for _, w := range ws.all {
 		w.proxy.Stop()
+		w.Tap.close()
 	}
 	return nil
 }
 
-// Wire is a proxy in front of one address. A fault at a time may be on it.
+// Wire is a proxy in front of one address, with a tap between. A fault at a time may be on it.
 type Wire struct {
 	Upstream string
+	Tap      *Tap
 	proxy    *toxiproxy.Proxy
 }
 
