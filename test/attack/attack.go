@@ -74,7 +74,7 @@ func (a *attack) run(ctx context.Context) (report, error) {
 // assault attacks until the members are through, and stops them.
 func (a *attack) assault(ctx context.Context, s *lab.Site, r *report) (err error) {
 	watch := startWatch(ctx, s)
-	defer func() { s.Waited, r.Redelivered = watch.stop() }()
+	defer func() { s.Waited, r.Redelivered, r.Reports = watch.stop() }()
 	if r.Clients, err = a.rage(ctx, s, watch, r); err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (a *attack) count(ctx context.Context, s *lab.Site, r *report) (err error) 
 	if err != nil {
 		return err
 	}
-	r.Violations = slices.Concat([]string{}, r.Violations, found, leaks)
+	r.Violations = append([]string{}, slices.Concat(r.Violations, found, leaks)...) // none is an empty list, not null
 	r.Faults, r.Troubles, r.Ends = a.struck, a.troubles, s.Members.Ends()
 	return nil
 }

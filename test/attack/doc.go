@@ -7,8 +7,8 @@
 //
 //	make soak MINUTES=60 PLOT=docs/soak.svg
 //
-// A scenario is a fault's name, the name of what is broken (consumers, brokers, database, operators: its faults, one at a
-// time), mixed (all four side by side), each (every fault alone, in turn), killers (a record a topic that ends its process, and
+// A scenario is a fault's name, the name of what is broken (consumers, brokers, database, operators, services: its
+// faults, one at a time), mixed (all five side by side), each (every fault alone, in turn), killers (a record a topic that ends its process, and
 // one that never returns), stock (the members under watermill-kafka's Subscriber), pgbouncer (in transaction mode between the
 // members and the database; PGBOUNCER names it), or calm. It prints a line of JSON a run to standard output, and
 // what it does to standard error. The exit code is 1 if a run had violations: its logs are kept, and its seed draws the same

@@ -29,6 +29,9 @@ type report struct {
 	// Redelivered are records that came again although they had their effect, as far as processes lived to tell. The
 	// offset store's are not counted.
 	Redelivered int `json:"redelivered"`
+	// Reports counts by kind what the members have reported to their operators, as far as processes lived to tell: a fault of
+	// which nobody has a word has perhaps not struck.
+	Reports map[string]int `json:"reports"`
 	// Before is what the largest member had before the first fault, Size when everything was done.
 	Before size `json:"before"`
 	Size   size `json:"size"`

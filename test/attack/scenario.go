@@ -20,7 +20,7 @@ type scenario struct {
 	pooled bool
 }
 
-var targets = []faults.Target{faults.Consumers, faults.Brokers, faults.Database, faults.Operators}
+var targets = []faults.Target{faults.Consumers, faults.Brokers, faults.Database, faults.Operators, faults.Services}
 
 func scenariosOf(list string) (found []scenario, err error) {
 	all := sorted()
@@ -74,7 +74,7 @@ func scenarioOf(name string, all []faults.Fault) (scenario, error) {
 		}
 		names = append(names, f.Name)
 	}
-	return scenario{}, fmt.Errorf("no scenario %q; there are mixed, each, killers, stock, pgbouncer, calm, consumers, brokers, database, operators, %s", name, strings.Join(names, ", "))
+	return scenario{}, fmt.Errorf("no scenario %q; there are mixed, each, killers, stock, pgbouncer, calm, consumers, brokers, database, operators, services, %s", name, strings.Join(names, ", "))
 }
 
 func of(t faults.Target, all []faults.Fault) (lane []faults.Fault) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,13 +22,17 @@ type watch struct {
 	mu     sync.Mutex
 	parked map[string]audit.Parked
 	again  map[string]float64 // a process's count of records that it met again, by where its metrics are
+	told   map[told]float64
 }
+
+// told is what a process has reported.
+type told struct{ addr, kind string }
 
 func startWatch(ctx context.Context, s *lab.Site) *watch {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watch{
 		site: s, cancel: cancel, done: make(chan struct{}), began: make(chan struct{}),
-		parked: map[string]audit.Parked{}, again: map[string]float64{},
+		parked: map[string]audit.Parked{}, again: map[string]float64{}, told: map[told]float64{},
 	}
 	go w.run(ctx)
 	return w
@@ -74,7 +79,7 @@ func (w *watch) look(ctx context.Context) (there bool, err error) {
 	return there, err
 }
 
-// count asks each process how many records it was given of which it found that they had their effect.
+// count asks each process how many records it was given of which it found that they had their effect, and what it has reported.
 func (w *watch) count(ctx context.Context) {
 	for _, slot := range w.site.Members.Running() {
 		addr := slot.Metrics()
@@ -84,6 +89,11 @@ func (w *watch) count(ctx context.Context) {
 		page := read(ctx, addr)
 		w.mu.Lock()
 		w.again[addr] = max(w.again[addr], page.sum("headrace_inbox_answers_total", `answer="own"`))
+		for series, n := range page {
+			if kind, found := strings.CutPrefix(series, `headrace_reports_total{kind="`); found && n > 0 {
+				w.told[told{addr, strings.TrimSuffix(kind, `"}`)}] = n
+			}
+		}
 		w.mu.Unlock()
 	}
 }
@@ -101,7 +111,7 @@ func (w *watch) first(ctx context.Context, most time.Duration) error {
 }
 
 // stop ends it, and gives what it has seen.
-func (w *watch) stop() (parked []audit.Parked, again int) {
+func (w *watch) stop() (parked []audit.Parked, again int, reports map[string]int) {
 	w.cancel()
 	<-w.done
 	for _, p := range w.parked {
@@ -110,7 +120,11 @@ func (w *watch) stop() (parked []audit.Parked, again int) {
 	for _, n := range w.again {
 		again += int(n)
 	}
-	return parked, again
+	reports = map[string]int{}
+	for t, n := range w.told {
+		reports[t.kind] += int(n)
+	}
+	return parked, again, reports
 }
 
 // ask asks the run's database, past the proxies, one question, whose answer is one row.

@@ -17,6 +17,7 @@ type books struct {
 	letters map[place][]letter
 	rows    map[uuid.UUID]row
 	parked  map[uuid.UUID]bool
+	floods  map[int32]int // records of a partition that a deploy failed
 	count   Count
 }
 
@@ -39,6 +40,7 @@ const (
 // outcomes gives every record its own, and compares it with its fate.
 func (b *books) outcomes() {
 	b.count.Produced, b.count.Reasons = len(b.topic.records), map[string]int{}
+	b.floods = map[int32]int{}
 	for _, r := range b.topic.records {
 		o := b.outcome(r)
 		switch o {
@@ -58,6 +60,16 @@ func (b *books) outcomes() {
 		b.fated(r, o)
 	}
 	b.rowsAddUp()
+	b.held()
+}
+
+// held finds partitions of which more has died of a deploy than the flood guard may let through.
+func (b *books) held() {
+	for partition, n := range b.floods {
+		if n > b.Floods {
+			b.complain("%d records of partition %d are dead, and their fate was effect; the flood guard may let %d through", n, partition, b.Floods)
+		}
+	}
 }
 
 // fated compares. A duplicate shares the fate of the record that was first.
@@ -65,6 +77,8 @@ func (b *books) fated(r *kgo.Record, o outcome) {
 	fate := text(r, FateHeader)
 	switch {
 	case fate == "" || o == lost || o == duplicate || o == parked:
+	case fate == Effect && o == dead && b.Floods > 0:
+		b.floods[r.Partition]++
 	case fate == Effect && o != effected, fate == Skip && o != skipped, fate == Dead && o != dead && !b.replayed(r):
 		why := ""
 		for _, l := range b.letters[placeOf(r)] {

@@ -61,6 +61,9 @@ type Route struct {
 	ByOffset bool
 	// Fragile says that records of its topic were taken away during the run.
 	Fragile bool
+	// Floods is how many records of a partition may be dead with which nothing was wrong: a deploy failed everything, until
+	// the flood guard held the partition.
+	Floods int
 	// Publishes names the topic that the route publishes an event to for each effect, "" for none.
 	Publishes string
 }

@@ -22,6 +22,7 @@ func consumers() []Fault {
 		{"consumer-scale", Consumers, scaleConsumers},
 		{"consumer-rebalance-protocol", Consumers, changeProtocol},
 		{"consumer-static", Consumers, makeStatic},
+		{"consumer-bad-deploy", Consumers, badDeploy},
 	}
 }
 
@@ -72,13 +73,17 @@ func rollConsumers(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 func changeProtocol(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 	to := pick(rng, kafka.Cooperative, kafka.Eager, kafka.ServerSide)
 	s.Members.Configure(func(_ int, c *member.Config) { c.Balancer = to })
+	return replaceAll(ctx, s, rng) // or a group of two kinds would never get on
+}
+
+// replaceAll is a deployment that is not given up half way.
+func replaceAll(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
+	var errs []error
 	for _, slot := range s.Members.Running() {
-		if err := errors.Join(slot.Term(), slot.Up()); err != nil {
-			return err
-		}
-		hold(ctx, between(rng, 0, 2*time.Second)) // to the end: a group of two kinds would never get on
+		errs = append(errs, slot.Term(), slot.Up())
+		hold(ctx, between(rng, 0, 2*time.Second))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // makeStatic rolls to static members or back, and then restarts some of them, as a StatefulSet does.

@@ -22,6 +22,8 @@ const (
 	Database Target = "database"
 	// Operators are those who use the command while everything else goes on.
 	Operators Target = "operators"
+	// Services are what the members call.
+	Services Target = "services"
 )
 
 // Fault is one.
@@ -39,10 +41,11 @@ func All() []Fault {
 	all = append(all, consumers()...)
 	all = append(all, brokers()...)
 	all = append(all, network()...)
+	all = append(all, taps()...)
 	all = append(all, postgres()...)
 	all = append(all, topics()...)
-	all = append(all, taps()...)
 	all = append(all, operators()...)
+	all = append(all, services()...)
 	return append(all, letters()...)
 }
 

@@ -48,7 +48,7 @@ func growTopic(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 // recreateTopic deletes the fragile topic while it is read, and creates it again, perhaps with another number of partitions.
 // What was not read of the old one is lost.
 func recreateTopic(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
-	if err := fill(ctx, s, rng, 300); err != nil {
+	if err := fill(ctx, s, rng, member.Fragile(s.Prefix), 300); err != nil {
 		return err
 	}
 	hold(ctx, between(rng, 0, 3*time.Second))
@@ -61,7 +61,7 @@ func recreateTopic(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 	if err := create(ctx, s, name, int32(1+rng.IntN(4))); err != nil {
 		return err
 	}
-	return fill(ctx, s, rng, 300)
+	return fill(ctx, s, rng, member.Fragile(s.Prefix), 300)
 }
 
 // create waits until the cluster has let go of the old one.
@@ -88,7 +88,7 @@ func cutUnread(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 }
 
 func fillAndCut(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
-	if err := fill(ctx, s, rng, 300); err != nil {
+	if err := fill(ctx, s, rng, member.Fragile(s.Prefix), 300); err != nil {
 		return err
 	}
 	ends, err := s.Admin.ListEndOffsets(ctx, member.Fragile(s.Prefix))
@@ -127,13 +127,13 @@ func deleteOffsets(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 	return err
 }
 
-// fill writes orders to the fragile topic.
-func fill(ctx context.Context, s *lab.Site, rng *rand.Rand, n int) error {
+// fill writes orders to a topic that no producer of the load writes to.
+func fill(ctx context.Context, s *lab.Site, rng *rand.Rand, topic string, n int) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.Kafka.Brokers()...), kgo.MetadataMinAge(100*time.Millisecond),
 		kgo.RecordDeliveryTimeout(time.Minute))
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	return client.ProduceSync(ctx, load.Plain(rng, member.Fragile(s.Prefix), n)...).FirstErr()
+	return client.ProduceSync(ctx, load.Plain(rng, topic, n)...).FirstErr()
 }

@@ -70,6 +70,16 @@ func (ms *Members) Kill() {
 	}
 }
 
+// Buggy counts the processes that were started with a bug.
+func (ms *Members) Buggy() (n int) {
+	for _, s := range ms.Slots {
+		s.mu.Lock()
+		n += s.buggy
+		s.mu.Unlock()
+	}
+	return n
+}
+
 // Ends counts how processes have ended.
 func (ms *Members) Ends() map[string]int {
 	all := map[string]int{}

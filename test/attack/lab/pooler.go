@@ -1,13 +1,16 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -30,10 +33,17 @@ server_login_retry = 1
 ignore_startup_parameters = extra_float_digits
 `
 
-// pooler is a pgbouncer in front of the run's database. The faults of the way to the database are behind it.
+// pooler is a pgbouncer in front of the run's database. The faults of the way to the database are behind it. One that ends by
+// itself is started again, as a service would be: 1.18 does when the server comes and goes.
 type pooler struct {
-	cmd  *exec.Cmd
+	args []string
+	log  *os.File
 	addr string
+	done chan struct{} // closed when there will be no further process
+
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	closed bool
 }
 
 // UsePooler puts a pgbouncer between the members that start from now on and the database.
@@ -63,16 +73,59 @@ func (s *Site) UsePooler() error {
 	if err := os.Chmod(s.Dir, 0o755); err != nil { //nolint:gosec // the same
 		return err
 	}
-	args := []string{config}
+	args := []string{path, config}
 	if os.Getuid() == 0 { // as root it refuses
-		args = []string{"-u", "nobody", config}
+		args = []string{path, "-u", "nobody", config}
 	}
-	p := &pooler{cmd: exec.Command(path, args...), addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
-	if err := p.cmd.Start(); err != nil {
-		return fmt.Errorf("pgbouncer (in the path, or named by %s): %w", poolerEnv, err)
+	log, err := os.Create(filepath.Join(s.Dir, "pgbouncer.txt"))
+	if err != nil {
+		return err
+	}
+	p := &pooler{args: args, log: log, addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), done: make(chan struct{})}
+	if err := p.start(); err != nil {
+		return errors.Join(fmt.Errorf("pgbouncer (in the path, or named by %s): %w", poolerEnv, err), log.Close())
 	}
 	s.pooler = p
+	go p.keep()
 	return p.wait()
+}
+
+// start starts a process, and does nothing once there are to be none.
+func (p *pooler) start() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	p.cmd = exec.Command(p.args[0], p.args[1:]...)
+	p.cmd.Stderr = p.log
+	return p.cmd.Start()
+}
+
+// keep starts the next one when one has ended.
+func (p *pooler) keep() {
+	defer close(p.done)
+	for {
+		p.mu.Lock()
+		cmd, closed := p.cmd, p.closed
+		p.mu.Unlock()
+		_ = cmd.Wait() // how it ended is in its state
+		if closed || p.over() {
+			return
+		}
+		slog.Info("pgbouncer has ended", "how", cmd.ProcessState)
+		<-time.After(again)
+		if err := p.start(); err != nil {
+			slog.Warn("pgbouncer does not start again", "err", err)
+			return
+		}
+	}
+}
+
+func (p *pooler) over() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed
 }
 
 // wait until it takes connections.
@@ -88,8 +141,12 @@ func (p *pooler) wait() (err error) {
 }
 
 func (p *pooler) close() {
+	p.mu.Lock()
+	p.closed = true
 	_ = p.cmd.Process.Kill() // it may have ended
-	_ = p.cmd.Wait()
+	p.mu.Unlock()
+	<-p.done
+	_ = p.log.Close()
 }
 
 func freePort() (int, error) {

@@ -30,6 +30,8 @@ type Site struct {
 	Members *Members
 	// Admin is for whoever asks the brokers past the proxies. It knows nothing for long.
 	Admin *kadm.Client
+	// Service is what the members call.
+	Service *Service
 	// Earlier are letters that stood in dead letter topics which a fault has deleted.
 	Earlier []audit.Letter
 	// Waited are records that were seen parked.
@@ -51,6 +53,9 @@ func (l *Lab) Site(ctx context.Context, name string) (*Site, error) {
 	}
 	s.Admin = kadm.NewClient(s.client)
 	if err := errors.Join(s.topics(ctx), s.database(ctx)); err != nil {
+		return nil, errors.Join(err, s.Close(ctx))
+	}
+	if s.Service, err = openService(); err != nil {
 		return nil, errors.Join(err, s.Close(ctx))
 	}
 	s.Members = newMembers(s.Dir, s.member())
@@ -90,7 +95,7 @@ func (s *Site) database(ctx context.Context) error {
 
 // member is how the members reach everything: through the proxies.
 func (s *Site) member() member.Config {
-	cfg := member.Config{Brokers: s.Kafka.Brokers(), Proxies: map[string]string{}, Group: s.Group, Prefix: s.Prefix}
+	cfg := member.Config{Brokers: s.Kafka.Brokers(), Proxies: map[string]string{}, Group: s.Group, Prefix: s.Prefix, Service: s.Service.addr}
 	for _, w := range s.Network {
 		cfg.Proxies[w.Upstream] = w.Addr()
 	}
@@ -123,10 +128,17 @@ func (s *Site) Exec(ctx context.Context, sql string, args ...any) error {
 	return errors.Join(err, conn.Close(ctx))
 }
 
-// Ledger is what the auditor is to count.
+// Ledger is what the auditor is to count. A flood guard begins anew in each process, and once more where what had its effect
+// before comes again.
 func (s *Site) Ledger() audit.Ledger {
+	routes := member.Audited(s.Prefix)
+	for i := range routes {
+		if routes[i].Topic == member.Deployed(s.Prefix) {
+			routes[i].Floods = 2 * member.FloodRun * s.Members.Buggy()
+		}
+	}
 	return audit.Ledger{
-		Brokers: s.Kafka.Brokers(), DSN: s.DSN, Group: s.Group, Routes: member.Audited(s.Prefix), Earlier: s.Earlier,
+		Brokers: s.Kafka.Brokers(), DSN: s.DSN, Group: s.Group, Routes: routes, Earlier: s.Earlier,
 		Waited: s.Waited, Secrets: s.Secrets(),
 	}
 }
@@ -145,6 +157,9 @@ func (s *Site) Close(ctx context.Context) error {
 	}
 	if s.pooler != nil {
 		s.pooler.close()
+	}
+	if s.Service != nil {
+		_ = s.Service.close() // it may be closed
 	}
 	defer s.client.Close()
 	return errors.Join(s.deleteTopics(ctx), s.drop(ctx))

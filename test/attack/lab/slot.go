@@ -33,6 +33,7 @@ type Slot struct {
 	mu      sync.Mutex
 	process *process // nil while it is to be down
 	started int
+	buggy   int // of those that were started
 	ends    map[string]int
 }
 
@@ -75,6 +76,9 @@ func (s *Slot) spawn() (*process, error) {
 		return nil, err
 	}
 	s.started++
+	if s.cfg.Bug != "" {
+		s.buggy++
+	}
 	log, err := os.Create(filepath.Join(s.dir, fmt.Sprintf("member-%d-%03d.log", s.number, s.started)))
 	if err != nil {
 		return nil, err

@@ -34,9 +34,11 @@ const (
 	Skips    = "skip"     // no effect
 	Panics   = "panic"    // as a bug does
 	Slow     = "slow"     // N milliseconds in the database
+	Late     = "late"     // the service that is called answers too late, the first time
 	Deadlock = "deadlock" // locks the account N first, or last
 	Later    = "later"    // is parked until it is N milliseconds old, by the route that parks
 	Breaks   = "break"    // makes the transaction fail, and says that all is well
 	Exit     = "exit"     // ends the process
 	Hang     = "hang"     // never returns
+	Hog      = "hog"      // allocates without end
 )

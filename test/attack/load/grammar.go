@@ -17,7 +17,7 @@ import (
 type grammar struct {
 	rng     *rand.Rand
 	topic   string
-	killers int // how many are left to be written
+	killers []string // what those do that are left to be written
 	tame    bool
 	earlier []*kgo.Record // some of those that have an id, to be sent again
 }
@@ -37,9 +37,10 @@ func (g *grammar) next() []*kgo.Record {
 		return []*kgo.Record{g.huge()}
 	case n < 64:
 		return []*kgo.Record{g.manyHeaders()}
-	case n < 66 && g.killers > 0:
-		g.killers--
-		return []*kgo.Record{g.order([]string{Exit, Hang}[g.killers%2], 0, audit.Dead)}
+	case n < 66 && len(g.killers) > 0:
+		do := g.killers[0]
+		g.killers = g.killers[1:]
+		return []*kgo.Record{g.order(do, 0, audit.Dead)}
 	}
 	r := g.odd()
 	if len(g.earlier) < 100 && text(r, "ce_id") {
@@ -83,6 +84,8 @@ func (g *grammar) odd() *kgo.Record {
 		return g.order(Breaks, 0, audit.Dead)
 	case n < 19:
 		return g.order(Later, 500+g.rng.IntN(4000), audit.Effect)
+	case n < 20:
+		return g.order(Late, 0, audit.Effect)
 	}
 	return g.order("", 0, audit.Effect)
 }
@@ -100,7 +103,7 @@ func (g *grammar) order(do string, n int, fate string) *kgo.Record {
 	case 0:
 		r.Timestamp = time.UnixMilli(1) // long ago
 	case 1:
-		r.Timestamp = time.Now().Add(time.Minute)
+		r.Timestamp = time.Now().Add(50 * time.Minute) // of an hour from now brokers take none
 	case 2:
 		r.Headers = append(r.Headers, hostile...)
 	}

@@ -63,9 +63,13 @@ var codecs = []codec{
 // codec differs from producer to producer, and from seed to seed.
 func (cfg Config) codec(n uint64) codec { return codecs[(n+cfg.Seed)%uint64(len(codecs))] }
 
-// killersOf is how many killers a topic has: one that ends its process, and one that never ends. Each is dead after a handful of
-// processes, for each route that reads it.
-const killersOf = 2
+// killersOf gives a topic's killers, which are no more than two kinds: each is dead after a handful of processes, for each route
+// that reads it.
+func killersOf(rng *rand.Rand) []string {
+	kinds := []string{Exit, Hang, Hog}
+	rng.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+	return kinds[:2]
+}
 
 // every is between two writes of a producer.
 const every = 100 * time.Millisecond
@@ -92,11 +96,11 @@ func Start(ctx context.Context, cfg Config) *Load {
 func (cfg Config) own() (all []*producer) {
 	for i, topic := range cfg.Topics {
 		for j, endings := range [][]ending{{plain}, {commit, commit, commit, abort}} {
-			n, id, killers := uint64(i*2+j), "", 0
+			n, id, killers := uint64(i*2+j), "", []string(nil)
 			if j == 1 {
 				id = fmt.Sprintf("%s-%d", topic, j)
 			} else if cfg.Killers {
-				killers = killersOf
+				killers = killersOf(cfg.rng(n + 2000))
 			}
 			all = append(all, &producer{
 				client: franzName, endings: endings, rng: cfg.rng(n + 1000),

@@ -99,6 +99,8 @@ func verdict(o load.Order, attempt int) error {
 		os.Exit(17)
 	case load.Hang:
 		select {}
+	case load.Hog:
+		hog()
 	}
 	return nil
 }

@@ -45,6 +45,10 @@ type Config struct {
 	Balancer kafka.Balancer
 	// Stock runs under watermill-kafka's own Subscriber.
 	Stock bool
+	// Service is where the service is that a route calls.
+	Service string
+	// Bug is what is wrong with the handlers of this deploy, "" for nothing.
+	Bug Bug
 	// InboxRetention is how long the inbox remembers, 0 for the default.
 	InboxRetention time.Duration
 }
@@ -75,7 +79,11 @@ func serve(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer pool.Close()
-	c, err := consumer.New(cfg.consumer(pool), routes(cfg)...)
+	calling, err := call(cfg)
+	if err != nil {
+		return err
+	}
+	c, err := consumer.New(cfg.consumer(pool), append(routes(cfg), calling)...)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 
 // Topics are those of a run: each with its partitions.
 func Topics(prefix string) map[string]int32 {
-	return map[string]int32{prefix + "orders": 6, prefix + "offsets": 4, prefix + "source": 4, prefix + "events": 4, Fragile(prefix): 2}
+	return map[string]int32{prefix + "orders": 6, prefix + "offsets": 4, prefix + "source": 4, prefix + "events": 4, Fragile(prefix): 2, Deployed(prefix): 2}
 }
 
 // Fragile is the topic that faults delete, cut off and write to.
@@ -42,16 +42,19 @@ func Audited(prefix string) []audit.Route {
 		{Name: "offset-batch", Topic: prefix + "offsets", ByOffset: true},
 		{Name: "park", Topic: prefix + "source"},
 		{Name: "publish", Topic: prefix + "source", Publishes: prefix + "events"},
+		{Name: "call", Topic: prefix + "source"},
 		{Name: "downstream", Topic: prefix + "events"},
 		{Name: "fragile", Topic: Fragile(prefix), Fragile: true},
 		{Name: "fragile-offset", Topic: Fragile(prefix), Fragile: true, ByOffset: true},
+		{Name: "deployed", Topic: Deployed(prefix)},
+		{Name: "deployed-offset", Topic: Deployed(prefix), ByOffset: true},
 	}
 }
 
 func routes(cfg Config) []consumer.AnyRoute {
 	prefix := cfg.Prefix
 	orders, offsets := prefix+"orders", prefix+"offsets"
-	return []consumer.AnyRoute{
+	return append(deployed(cfg),
 		apply("apply", orders, options(dedup.ByID), nil),
 		consumer.QueueRoute[load.Order]{
 			Name: "queue", Topic: orders, Options: options(dedup.ByID),
@@ -70,7 +73,7 @@ func routes(cfg Config) []consumer.AnyRoute {
 			Name: "downstream", Topic: prefix + "events", Options: options(dedup.ByID),
 			Queue: func(b *pgx.Batch, e consumer.Event[load.Order]) error { return queue(b, "downstream", e) },
 		},
-	}
+	)
 }
 
 func options(store dedup.Store) consumer.Options {
