@@ -179,7 +179,7 @@ func TestCallRoute(t *testing.T) {
 		b.produce(items("order", 200)...)
 		b.eventually("readiness says what is down, and for how long", func() bool {
 			code, text := r.ask("/readyz")
-			return code == http.StatusServiceUnavailable && strings.Contains(text, `route "charge" holds: payments is down for `)
+			return code == http.StatusServiceUnavailable && strings.Contains(text, `route "charge" holds: payments has been down for `)
 		})
 		before := r.c.metrics.calls.find("payments").open()
 		b.eventually("the time counts while it is open", func() bool { return r.c.metrics.calls.find("payments").open() > before })

@@ -35,14 +35,14 @@ func (e *engine) waiting() error {
 		rt := e.routes[s.name]
 		down := rt.Gates.Down()
 		for _, name := range slices.Sorted(maps.Keys(down)) {
-			errs = append(errs, fmt.Errorf("route %q holds: %s is down for %s", s.name, name, since(down[name])))
+			errs = append(errs, fmt.Errorf("route %q holds: %s has been down for %s", s.name, name, since(down[name])))
 		}
 		if at, full := rt.Full(); full {
-			errs = append(errs, fmt.Errorf("route %q holds: its parking is full, and records wait for room for %s", s.name, since(at)))
+			errs = append(errs, fmt.Errorf("route %q holds: its parking is full, and records have waited for room for %s", s.name, since(at)))
 		}
 		refusing := rt.Flood.Refusing()
 		for _, p := range middleware.Partitions(refusing) {
-			errs = append(errs, fmt.Errorf("route %q holds: the flood guard refuses dead letters of %s/%d for %s",
+			errs = append(errs, fmt.Errorf("route %q holds: the flood guard has refused dead letters of %s/%d for %s",
 				s.name, p.Topic, p.Partition, since(refusing[p])))
 		}
 	}

@@ -15,7 +15,7 @@ var advised = map[dlq.Reason]advice{
 		"see that what it needs is well again, then replay",
 	},
 	dlq.UnknownOutcome: {
-		"a call was sent whose answer never came, and the route does not say that it may be repeated",
+		"a call was sent, nobody knows whether it was carried out, and its attempts are spent or it may not be repeated",
 		"look in the other system whether it was done; replay only if it was not, or if it knows the idempotency key",
 	},
 	dlq.Undecodable: {
