@@ -98,6 +98,11 @@ func TestCommandLine(t *testing.T) {
 			{"migrate up", "", []string{"no database", "set DATABASE_URL"}},
 			{"migrate status --json=maybe", "", []string{`"maybe"`}},
 			{"dlq --topic x", "", []string{"unknown flag: --topic", "write flags after the command"}},
+			{"dlq sho --topic x", "", []string{`unknown command "sho" for 'headrace dlq'`, "did you mean 'headrace dlq show'?"}},
+			{"outbx status --json", "", []string{`unknown command "outbx" for 'headrace'`, "did you mean 'headrace outbox'?"}},
+			{"dlq --topic x sho", "", []string{"unknown flag: --topic", "write flags after the command"}},
+			{"dlq replay -n", "", []string{"unknown shorthand flag", "did you mean --dry-run?"}},
+			{"dlq replay -x", "", []string{"unknown shorthand flag", "leave it out"}},
 		} {
 			r := newCLI(t, c.env).run(strings.Fields(c.line)...)
 			require.Equal(t, exitUsage, r.code, c.line)

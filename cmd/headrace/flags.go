@@ -16,6 +16,10 @@ func flagError(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	switch {
 	case errors.As(err, &unknown) && cmd.HasSubCommands():
+		// The flags of a misspelt command are looked at before its name is.
+		if first := cmd.Flags().Arg(0); first != "" {
+			return unknownCommand(cmd, first)
+		}
 		return (&usageError{err: err}).fix("write flags after the command, one of: " + strings.Join(names(cmd), ", "))
 	case errors.As(err, &unknown):
 		return (&usageError{err: err}).fix(similarFlag(cmd, unknown.GetSpecifiedName()))
@@ -65,7 +69,10 @@ func asFlag(cmd *cobra.Command, argument string) string {
 
 // similarFlag is a fix for a flag that does not exist.
 func similarFlag(cmd *cobra.Command, name string) string {
-	best, least := "", 3 // two letters may be wrong
+	if name == "n" && cmd.Flags().Lookup("dry-run") != nil {
+		return "did you mean --dry-run?" // as make and rsync call it
+	}
+	best, least := "", min(3, len(name)) // two letters may be wrong, and not all
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		d := distance(name, f.Name)
 		if len(name) > 2 && strings.HasPrefix(f.Name, name) {

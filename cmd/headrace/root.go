@@ -89,14 +89,18 @@ func group(cmd *cobra.Command, children ...*cobra.Command) *cobra.Command {
 		if len(args) == 0 {
 			return cmd.Help()
 		}
-		hint := "run one of: " + strings.Join(names(cmd), ", ")
-		if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
-			hint = "did you mean '" + cmd.CommandPath() + " " + similar[0] + "'?"
-		}
-		return usagef("unknown command %q for '%s'", args[0], cmd.CommandPath()).fix(hint)
+		return unknownCommand(cmd, args[0])
 	}
 	cmd.AddCommand(children...)
 	return cmd
+}
+
+func unknownCommand(cmd *cobra.Command, name string) error {
+	hint := "run one of: " + strings.Join(names(cmd), ", ")
+	if similar := cmd.SuggestionsFor(name); len(similar) > 0 {
+		hint = "did you mean '" + cmd.CommandPath() + " " + similar[0] + "'?"
+	}
+	return usagef("unknown command %q for '%s'", name, cmd.CommandPath()).fix(hint)
 }
 
 func names(cmd *cobra.Command) []string {
