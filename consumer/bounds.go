@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/headrace/headrace/dedup"
+	"github.com/headrace/headrace/internal/routename"
 )
 
 const (
@@ -78,4 +79,15 @@ func unstorable(what, text string) []Problem {
 	return []Problem{{
 		What: fmt.Sprintf("%s is %q, which Postgres cannot store", what, text), Fix: "use valid UTF-8 without a zero byte",
 	}}
+}
+
+// misnamed finds a route's name that nobody could keep or write.
+func misnamed(what, name string) []Problem {
+	if ps := unstorable(what, name); ps != nil {
+		return ps
+	}
+	if wrong, instead := routename.Check(name); wrong != "" {
+		return []Problem{{What: fmt.Sprintf("%s is %q, which %s", what, name, wrong), Fix: fmt.Sprintf("name it differently, for example %q", instead)}}
+	}
+	return nil
 }

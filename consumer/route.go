@@ -26,7 +26,8 @@ type AnyRoute interface{ spec() spec }
 // Route hands the records of one topic to one handler. Its effects and the inbox row become durable in one
 // transaction.
 type Route[T any] struct {
-	// Name is permanent: the inbox remembers by it. Unique in a consumer group. Required.
+	// Name is permanent: the inbox remembers by it. Unique in a consumer group, without '/', spaces and control characters.
+	// Required.
 	Name string
 	// Topic is the Kafka topic. Routes may share one; each sees every record. Required.
 	Topic string

@@ -61,7 +61,7 @@ func (s spec) problems(c Config) []Problem {
 	if s.name == "" {
 		ps = append(ps, Problem{What: fmt.Sprintf("a route on topic %q has no Name", s.topic), Fix: fmt.Sprintf("set %s.Name, once and for ever: the inbox remembers by it", s.kind)})
 	}
-	ps = append(ps, unstorable("the Name of a route on topic "+strconv.Quote(s.topic), s.name)...)
+	ps = append(ps, misnamed("the Name of a route on topic "+strconv.Quote(s.topic), s.name)...)
 	ps = append(ps, s.topicProblems(of)...)
 	if s.work == nil {
 		field := "Apply"

@@ -227,6 +227,11 @@ func TestNew_Refuses(t *testing.T) {
 			func(_ *Config, r *Route[placed]) { r.Name = "a\xffb" },
 			`the Name of a route on topic "orders" is "a\xffb", which Postgres cannot store`,
 		},
+		"NameThatNoCommandCouldTake": {
+			func(_ *Config, r *Route[placed]) { r.Name = "a b/c" },
+			`the Name of a route on topic "orders" is "a b/c", which has ' ' in it: '/', spaces and control characters cannot be ` +
+				"told apart where group/route is written\n    fix: name it differently, for example \"a-b-c\"",
+		},
 		"AttemptOfANanosecond": {
 			func(_ *Config, r *Route[placed]) { r.AttemptTimeout = 30 }, `route "post": AttemptTimeout 30ns is below 10ms`,
 		},

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/internal/routename"
 	"github.com/headrace/headrace/record"
 )
 
@@ -181,6 +182,9 @@ func (c RouteConfig) validate() error {
 			"would fail that meets the mark of the one before it", c.Name, c.Isolation)
 	case c.Retention > 0 && c.Horizon == nil:
 		return errors.New("route " + c.Name + ": Retention needs Horizon, which says what may still be redelivered")
+	}
+	if wrong, instead := routename.Check(c.Name); wrong != "" {
+		return fmt.Errorf("route %q %s; name it differently, for example %q", c.Name, wrong, instead)
 	}
 	switch c.Isolation {
 	case "", pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable:

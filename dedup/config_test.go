@@ -9,6 +9,13 @@ import (
 	"github.com/headrace/headrace/record"
 )
 
+func TestRouteConfig_NameThatNoCommandCouldTake(t *testing.T) {
+	t.Parallel()
+	require.EqualError(t, RouteConfig{Group: "g", Name: "a b/c"}.validate(),
+		`route "a b/c" has ' ' in it: '/', spaces and control characters cannot be told apart where group/route is written; `+
+			`name it differently, for example "a-b-c"`)
+}
+
 // TestMaxAttemptTimeout is the regression of a route whose every BEGIN failed, as if the database were down.
 func TestMaxAttemptTimeout(t *testing.T) {
 	t.Parallel()
