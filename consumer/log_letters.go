@@ -14,10 +14,12 @@ const (
 	letterInterval = time.Minute
 	// loggedMessage is how much of an error's text stands in such a line; the letter has all of it.
 	loggedMessage = 300
+	// maxLetterKinds bounds the lines of a minute. What is beyond is told of by route and reason alone.
+	maxLetterKinds = 32
 )
 
-// letterKind is what dead letters of one cause have in common.
-type letterKind struct{ route, reason string }
+// letterKind is what dead letters of one cause have in common. fingerprint is "" for those beyond maxLetterKinds.
+type letterKind struct{ route, reason, fingerprint string }
 
 // letterLog logs the first dead letter of a kind at once, and a minute later how many more there were, with the newest.
 // It is safe for concurrent use.
@@ -43,7 +45,10 @@ func newLetterLog(log *slog.Logger) letterLog {
 func (l *letterLog) died(i record.DeadLetterInfo) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	kind := letterKind{i.Route, i.Reason}
+	kind := letterKind{i.Route, i.Reason, i.Fingerprint}
+	if l.kinds[kind] == nil && len(l.kinds) >= maxLetterKinds {
+		kind.fingerprint = ""
+	}
 	if more := l.kinds[kind]; more != nil {
 		more.count++
 		more.newest = i

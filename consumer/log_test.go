@@ -55,6 +55,31 @@ func TestLog(t *testing.T) {
 			require.Contains(t, out.String(), `msg="dead letter" route=post reason=permanent topic=orders partition=3 offset=1000`)
 		})
 	})
+	t.Run("EachErrorIsToldAtOnceHoweverManyShareAReason", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			out, l := logged()
+			died := func(route, fingerprint, message string) {
+				l.hooks().OnDeadLetter(record.DeadLetterInfo{Route: route, Reason: "permanent", Fingerprint: fingerprint, Message: message})
+			}
+			for i := range 2 * maxLetterKinds {
+				died("post", fmt.Sprint("f", i), fmt.Sprint("error ", i))
+				died("post", fmt.Sprint("f", i), fmt.Sprint("error ", i))
+			}
+			died("archive", "f0", "error of another route")
+			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+			require.Len(t, lines, maxLetterKinds+2, "a line a kind, and one a route for those beyond")
+			for i := range maxLetterKinds + 1 {
+				require.Contains(t, lines[i], fmt.Sprintf(`msg="dead letter" route=post reason=permanent topic="" partition=0 offset=0 error="error %d"`, i))
+			}
+			require.Contains(t, lines[maxLetterKinds+1], `route=archive`)
+
+			elapse(letterInterval)
+			require.Equal(t, maxLetterKinds, strings.Count(out.String(), `msg="more dead letters" count=1 `))
+			require.Contains(t, out.String(), fmt.Sprintf(`msg="more dead letters" count=%d within=1m0s route=post`, 2*maxLetterKinds-1),
+				"none is left out of the counts")
+		})
+	})
 	t.Run("FewDeadLettersAreAllToldBeforeTheEnd", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {

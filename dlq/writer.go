@@ -277,7 +277,7 @@ func (w *Writer) tell(l Letter, env Envelope) {
 	if w.cfg.Hooks.OnDeadLetter != nil {
 		w.cfg.Hooks.OnDeadLetter(record.DeadLetterInfo{
 			Route: l.Route, Topic: l.Record.Topic, Reason: string(l.Reason), Partition: l.Record.Partition, Offset: l.Record.Offset,
-			Message: env.Message,
+			Message: env.Message, Fingerprint: env.Fingerprint,
 		})
 	}
 }

@@ -103,6 +103,8 @@ type DeadLetterInfo struct {
 	Offset    int64
 	// Message is the error's text as the letter has it: what looks like a secret is replaced.
 	Message string
+	// Fingerprint is the letter's: the same for errors that differ only in numbers, ids and quoted values.
+	Fingerprint string
 }
 
 // CallInfo tells of one call to a dependency.
