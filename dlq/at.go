@@ -11,7 +11,7 @@ import (
 )
 
 // ReadAt gives the one record at a place of any topic, as its consumers read it: committed, and with the topic's id. A
-// place without a record is an error that says why: it is deleted, not written yet, or was never a record.
+// place without a record is a *NoRecordError.
 // kafka.ErrUnknownTopic is a topic that does not exist.
 func ReadAt(ctx context.Context, client kafka.ClientConfig, at Coordinates) (*record.Record, error) {
 	if err := client.Validate(); err != nil {
@@ -23,14 +23,14 @@ func ReadAt(ctx context.Context, client kafka.ClientConfig, at Coordinates) (*re
 	}
 	defer l.close()
 	if err := l.only(at); err != nil {
-		return nil, fmt.Errorf("read %s: %w", at, err)
+		return nil, &NoRecordError{At: at, Err: err}
 	}
 	var found *record.Record
 	if err := l.scan(ctx, func(r *record.Record) error { found = r; return nil }); err != nil {
 		return nil, err
 	}
 	if found == nil {
-		return nil, fmt.Errorf("read %s: %w", at, errNoRecord)
+		return nil, &NoRecordError{At: at, Err: errNoRecord}
 	}
 	return found, nil
 }

@@ -64,6 +64,9 @@ func TestReadAt_GivesTheRecordAsItsConsumersReadIt(t *testing.T) {
 			} {
 				_, err := at(place.Partition, place.Offset)
 				require.ErrorContains(t, err, want)
+				var none *dlq.NoRecordError
+				require.ErrorAs(t, err, &none)
+				require.Equal(t, place.Offset, none.At.Offset)
 			}
 			_, err = dlq.ReadAt(t.Context(), clientOf(addrs), dlq.Coordinates{Topic: topic + "-nowhere"})
 			require.ErrorIs(t, err, kafka.ErrUnknownTopic)

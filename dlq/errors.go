@@ -55,6 +55,24 @@ func (e *OwnInputError) Hint() string {
 	return fmt.Sprintf("give the route on %s a dead letter topic of its own", e.Source.Topic)
 }
 
+// NoRecordError is a place at which no record can be read.
+type NoRecordError struct {
+	// At is the place.
+	At Coordinates
+	// Err says why: there is no such partition, the record is deleted, not written yet, or was never one.
+	Err error
+}
+
+func (e *NoRecordError) Error() string { return fmt.Sprintf("read %s: %v", e.At, e.Err) }
+
+// Unwrap gives Err.
+func (e *NoRecordError) Unwrap() error { return e.Err }
+
+// Hint says what to do.
+func (e *NoRecordError) Hint() string {
+	return "check partition and offset: reports, the log and dead letters name a record as topic/partition/offset"
+}
+
 // Name is something that a letter must say to be replayed.
 type Name string
 

@@ -286,8 +286,8 @@ func TestBury_WrongUse(t *testing.T) {
 		require.Contains(t, r.err, want, line)
 	}
 	for line, want := range map[string]string{
-		"--at orders/1/1 --group billing --route charge-order --yes":                "the record is not there yet",
-		"--at orders/9/1 --group billing --route charge-order --yes":                "no partition 9, it has 4",
+		"--at orders/1/1 --group billing --route charge-order --yes":                "ends before offset 1\n  fix: check partition and offset",
+		"--at orders/9/1 --group billing --route charge-order --yes":                "no partition 9, it has 4\n  fix: check partition and offset",
 		"--at order/1/0 --group billing --route charge-order --yes":                 `topic "order" does not exist`,
 		"--at orders/1/0 --group billing --route charge-orders --yes":               "billing/charge-order",
 		"--at orders/1/0 --group billings --route charge-order --yes":               `consumer group "billings"`,

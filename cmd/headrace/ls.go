@@ -87,14 +87,14 @@ func (f *listFlags) list(ctx context.Context, s streams) error {
 	}
 	fmt.Fprintln(out, footer(f.topic, counts, rows, snapshot))
 	f.noteStrange(s, snapshot)
-	if len(rows) > 0 || len(f.filter.routes) == 0 {
+	if len(rows) > 0 || len(f.filter.routes)+len(f.filter.groups) == 0 {
 		return nil
 	}
-	routes, err := routesIn(ctx, cfg)
+	known, err := knownIn(ctx, cfg)
 	if err != nil {
 		return topicError(f.topic, err)
 	}
-	noteRoutes(s, f.filter.routes, routes, fmt.Sprintf("%s has letters of", quoted(f.topic)))
+	known.note(s, f.filter.groups, f.filter.routes, quoted(f.topic)+" has letters of")
 	return nil
 }
 

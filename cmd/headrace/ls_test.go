@@ -37,6 +37,16 @@ func TestList(t *testing.T) {
 		require.NotContains(t, b.ok("dlq", "ls", "--topic", "orders.dlq", "--route", "archive").err, "note: ")
 	})
 
+	t.Run("AGroupWithoutLettersIsToldToo", func(t *testing.T) {
+		t.Parallel()
+		b := newBed(t)
+		several(b)
+		r := b.ok("dlq", "ls", "--topic", "orders.dlq", "--group", "nosuch,billing", "--route", "archive")
+		require.Contains(t, r.err, "note: orders.dlq has letters of no group nosuch: there are audit, billing\n")
+		require.NotContains(t, r.err, "no route")
+		require.NotContains(t, b.ok("dlq", "ls", "--topic", "orders.dlq", "--group", "audit").err, "note: ")
+	})
+
 	t.Run("TableHasTheNewestLastAndCountsByReason", func(t *testing.T) {
 		t.Parallel()
 		b := newBed(t)

@@ -83,11 +83,11 @@ func (f *parkedListFlags) list(ctx context.Context, s streams) error {
 	}
 	if len(found) == 0 {
 		fmt.Fprintln(s.err, strings.Join(append([]string{"nothing that is parked matches"}, sumLines(sums)...), "\n"))
-		known, err := routesOf(ctx, pool)
+		known, err := knownTo(ctx, pool)
 		if err != nil {
 			return parkedError(err)
 		}
-		noteRoutes(s, f.routes, known, "this database knows")
+		known.note(s, f.groups, f.routes, "this database knows")
 		return nil
 	}
 	if err := parkedTable(found).write(s.out, s.width); err != nil {

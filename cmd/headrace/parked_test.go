@@ -110,6 +110,8 @@ func TestParkedList(t *testing.T) {
 		l.parkFew()
 		r := l.ok("parked", "ls", "--route", "charge-orders")
 		require.Contains(t, r.err, "note: this database knows no route charge-orders: there are archive-order, charge-order\n")
+		r = l.ok("parked", "ls", "--group", "billings")
+		require.Contains(t, r.err, "note: this database knows no group billings: there are billing\n")
 		r = l.run("parked", "ls", "--route", "charge\x00order")
 		require.Equal(t, exitUsage, r.code)
 		require.Contains(t, r.err, "--route has a NUL in it")
