@@ -3,6 +3,7 @@ package kafka
 import (
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
@@ -216,10 +217,15 @@ func (g groupErrors) OnGroupManageError(err error) {
 	}
 }
 
+// groupHint tells brokers that nobody reaches, and an id that another process has, from a group that may not be read.
 func (c SourceConfig) groupHint(err error) string {
 	if errors.Is(err, kerr.UnreleasedInstanceID) {
 		return fmt.Sprintf("another process is in the group with this one's InstanceID %q, or ended without a word and the broker waits for its session to end: "+
 			"give each process its own", c.InstanceID)
 	}
-	return "the member fell out of its consumer group and joins again; if it lasts, check that this user may Read the group, and the coordinator"
+	const again = "the member fell out of its consumer group and joins again; if it lasts, "
+	if errors.As(err, new(*net.OpError)) {
+		return again + "see that the brokers are up, and that they can be reached from here"
+	}
+	return again + "check that this user may Read the group, and the coordinator"
 }
