@@ -165,7 +165,7 @@ database, which keeps sent ones from being cleared away (0 if the role may not s
 }
 
 func tellWaiting(s streams, i record.OutboxInfo) error {
-	_, err := fmt.Fprintf(s.out, "events       %s\nbytes        %s\noldest       %s\ntransaction  %s\n",
+	_, err := fmt.Fprintf(s.out, "events                   %s\nbytes                    %s\noldest                   %s\noldest open transaction  %s\n",
 		strconv.FormatInt(i.Rows, 10), strconv.FormatInt(i.Bytes, 10), i.Oldest.Round(time.Millisecond), i.Snapshot.Round(time.Millisecond))
 	return err
 }

@@ -34,7 +34,7 @@ func TestOutbox(t *testing.T) {
 		require.NoError(t, outbox.Publisher(tx).Publish("ledger", message.NewMessage(fmt.Sprint("id-", i), []byte("value"))))
 	}
 	require.NoError(t, tx.Commit(t.Context()))
-	require.Contains(t, c.ok("outbox", "status").out, "events       10\n")
+	require.Contains(t, c.ok("outbox", "status").out, "events                   10\n")
 
 	port, err := freeport.Get()
 	require.NoError(t, err)
