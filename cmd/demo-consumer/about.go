@@ -15,7 +15,8 @@ The parts of a run may be processes of their own; kill the consuming one as ofte
   demo-consumer --audit-only   --brokers … --dsn …
 
 The live line counts what this process has settled, and as uncommitted what the group would read again after a crash:
-an offset is committed a moment later, once all before it in its partition are settled.
+an offset is committed a moment later, once all before it in its partition are settled. Holding is how many waits are
+under way, of a record or of several, at no charge, for what is away or busy: a dependency, the database, a lock.
 
 --store offset remembers a partition's offsets in one row, in place of a row an order. A crash brings back less then; a
 producer's duplicate would be charged by its own key, and posted twice. So none are produced, nor are contradictions, and
