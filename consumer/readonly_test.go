@@ -70,7 +70,8 @@ func TestStart_RoleThatMayNotWrite(t *testing.T) {
 			[]string{"usage on schema headrace", "select on all tables in schema headrace", "insert on headrace.inbox"},
 			[]string{
 				"this role lacks insert on headrace.claim_starts, update on headrace.claim_starts, insert on headrace.consumers, " +
-					"update on headrace.consumers, delete on headrace.inbox, update on headrace.inbox",
+					"update on headrace.consumers, delete on headrace.inbox, update on headrace.inbox, " +
+					"delete on headrace.suspects, insert on headrace.suspects, update on headrace.suspects",
 				"fix: grant " + all + " schema headrace",
 			},
 		},

@@ -158,7 +158,7 @@ func testEnter(t *testing.T) {
 		leave()
 	})
 
-	t.Run("CallThatNeverReturnsHoldsUpNoSuspectForEverAndLeavesItUnmarked", func(t *testing.T) {
+	t.Run("CallThatNeverReturnsHoldsUpNoSuspectForEverAndProvesNothing", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t, setup{cfg: Config{HardGrace: time.Millisecond}, route: RouteConfig{CallTimeout: 50 * time.Millisecond}})
 		b.suspect(0)

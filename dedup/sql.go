@@ -83,52 +83,95 @@ const buryAgainSQL = `update headrace.inbox set original = coalesce(original, co
 	created_at = now(), reason = $4::text, error = $5::text
 where consumer_id = $1::int and message_id = $2::text::uuid and state = 2`
 
-// claimedSQL counts the deaths before this claim: starts that find another process's claim, never given up. It keeps a
-// mark that is left over: the records before it run again first and leave marks of their own. A mark ahead of the claim
-// is the same suspicion, although the offset has moved: run one at a time, the records before the killer took long enough
-// for an offset to be committed.
-const claimedSQL = `insert into headrace.claim_starts as s (consumer_id, topic_id, part, off, holder)
+// claimedSQL counts the deaths before this claim: starts that find another process's claim, never given up. A record ahead
+// of the claim that a process has died in is the same suspicion, although the offset has moved: run one at a time, the
+// records before the killer took long enough for an offset to be committed.
+//
+// The marks that stand here are of processes that have died, or have lost the claim. All marks of such a process are
+// taken at once, in whatever partition: the only one names the record that has ended it, of several each might be. They
+// are locked in one order, for others may take the same.
+const claimedSQL = `with dead as (
+	select distinct marked_by from headrace.suspects
+	where consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int and off >= $4::bigint
+		and marked_by <> $5::text::uuid
+), marks as (
+	select consumer_id, topic_id, part, off, marked_by,
+		off < $4::bigint and (consumer_id, topic_id, part) = ($1::int, $2::text::uuid, $3::int) as past
+	from headrace.suspects where marked_by in (select marked_by from dead)
+	order by consumer_id, topic_id, part, off for update
+), died as (
+	update headrace.suspects s set kills = s.kills + case when m.n = 1 and not s.beside then 1 else 0 end,
+		killed_by = s.marked_by, killed_at = s.marked_at, marked_by = null
+	from (select *, count(*) filter (where not past) over (partition by marked_by) n from marks) m
+	where not m.past and (s.consumer_id, s.topic_id, s.part, s.off, s.marked_by) = (m.consumer_id, m.topic_id, m.part, m.off, m.marked_by)
+), past as (
+	delete from headrace.suspects
+	where consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int and off < $4::bigint
+)
+insert into headrace.claim_starts as s (consumer_id, topic_id, part, off, holder)
 values ($1::int, $2::text::uuid, $3::int, $4::bigint, $5::text::uuid)
 on conflict (consumer_id, topic_id, part) do update set
-	deaths = case when s.off = excluded.off or coalesce(s.marked, s.killer) >= excluded.off
+	deaths = case when s.off = excluded.off or exists (select from headrace.suspects a
+			where a.consumer_id = $1::int and a.topic_id = $2::text::uuid and a.part = $3::int and a.off >= $4::bigint)
 		then s.deaths + case when s.holder <> excluded.holder then 1 else 0 end else 0 end,
-	killer = case when coalesce(s.marked, s.killer) >= excluded.off then coalesce(s.marked, s.killer) end,
-	kills = case when s.marked is null then s.kills when s.marked = s.killer then s.kills + 1 else 1 end,
-	killed = case when s.marked is null then s.killed else s.marked_by end,
-	killed_at = case when s.marked is null then s.killed_at else s.marked_at end,
-	marked = null, off = excluded.off, holder = excluded.holder
+	off = excluded.off, holder = excluded.holder
 returning deaths`
 
-const releasedSQL = `update headrace.claim_starts set holder = null,
-	marked = case when marked_by = $4::text::uuid then null else marked end
-where consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int and holder = $4::text::uuid`
-
-// markSQL marks the record that runs next ($8: if it may), unless it is the one whose mark was left over too often. It
-// answers whether it is, and whether that is so recent that the other process may be alive. A process has one mark: one
-// that could not be taken off in its time goes now, whatever route and partition it is of.
-const markSQL = `with old as (
-	update headrace.claim_starts set marked = null
-	where $8::boolean and marked is not null and marked_by = $5::text::uuid
-		and (consumer_id, topic_id, part) is distinct from ($1::int, $2::text::uuid, $3::int)
-), mark as (
-	update headrace.claim_starts set marked = $4::bigint, marked_by = $5::text::uuid, marked_at = now()
-	where $8::boolean and consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int
-		and (killer is distinct from $4::bigint or killed = $5::text::uuid or kills < $7::int)
+const (
+	ofReleased  = `marked_by = $4::text::uuid and (consumer_id, topic_id, part) = ($1::int, $2::text::uuid, $3::int)`
+	releasedSQL = `with gone as (
+	delete from headrace.suspects where killed_by is null and ` + ofReleased + `
+), known as (
+	update headrace.suspects set marked_by = null where killed_by is not null and ` + ofReleased + `
 )
-select coalesce(killer = $4::bigint and killed <> $5::text::uuid, false) and kills >= $7::int,
-	coalesce(killed_at > now() - $6::bigint * interval '1 millisecond', false)
-from headrace.claim_starts where consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int`
+update headrace.claim_starts set holder = null
+where consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int and holder = $4::text::uuid`
+)
 
-const unmarkSQL = `update headrace.claim_starts set
-	marked = case when marked = $4::bigint and marked_by = $5::text::uuid then null else marked end,
-	killer = case when killer = $4::bigint and killed = $5::text::uuid then null else killer end
-where consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int`
+// markSQL marks the record that runs next, unless it is one that has ended too many processes, or has been in one that
+// died while here a handler is stuck ($8). It answers which, and whether that was so recently that the other process may be
+// alive. A process has one mark: one that could not be taken off in its time goes now, whatever route and partition it is
+// of; not while a handler is stuck, which may have a mark of its own.
+const (
+	ofOthers = `not $8::boolean and marked_by = $5::text::uuid
+		and (consumer_id, topic_id, part, off) is distinct from ($1::int, $2::text::uuid, $3::int, $4::bigint)`
+	markSQL = `with was as (
+	select kills >= $7::int and killed_by <> $5::text::uuid as guilty, $8::boolean and killed_by <> $5::text::uuid as doubtful, killed_at
+	from headrace.suspects where consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int and off = $4::bigint
+), gone as (
+	delete from headrace.suspects where killed_by is null and ` + ofOthers + `
+), known as (
+	update headrace.suspects set marked_by = null where killed_by is not null and ` + ofOthers + `
+), mark as (
+	insert into headrace.suspects (consumer_id, topic_id, part, off, marked_by, marked_at, beside)
+	select $1::int, $2::text::uuid, $3::int, $4::bigint, $5::text::uuid, now(), $8::boolean
+	where not exists (select from was where guilty or doubtful)
+	on conflict (consumer_id, topic_id, part, off) do update set
+		marked_by = excluded.marked_by, marked_at = excluded.marked_at, beside = excluded.beside
+)
+select coalesce(bool_or(guilty), false), coalesce(bool_or(doubtful), false),
+	coalesce(bool_or(killed_at > now() - $6::bigint * interval '1 millisecond'), false)
+from was`
+)
+
+// unmarkSQL is of a process that has survived the record this time. What others have died of stays, for it may be survived in
+// its call and not in its transaction; that this one was believed dead does not, and what another has begun meanwhile stands.
+const unmarkSQL = `with gone as (
+	delete from headrace.suspects
+	where consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int and off = $4::bigint
+		and coalesce(marked_by, $5::text::uuid) = $5::text::uuid and coalesce(killed_by, $5::text::uuid) = $5::text::uuid
+)
+update headrace.suspects set marked_by = nullif(marked_by, $5::text::uuid),
+	kills = case when killed_by = $5::text::uuid then 0 else kills end, killed_by = nullif(killed_by, $5::text::uuid)
+where consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int and off = $4::bigint
+	and $5::text::uuid in (marked_by, killed_by)
+	and (coalesce(marked_by, $5::text::uuid) <> $5::text::uuid or coalesce(killed_by, $5::text::uuid) <> $5::text::uuid)`
 
 // missingSQL names the privileges that the role lacks for the statements here.
 const missingSQL = `select coalesce(string_agg(p || ' on ' || t, ', ' order by t, p), '')
-from unnest(array['headrace.inbox', 'headrace.consumers', 'headrace.claim_starts', 'headrace.offsets']) t,
+from unnest(array['headrace.inbox', 'headrace.consumers', 'headrace.claim_starts', 'headrace.suspects', 'headrace.offsets']) t,
 	unnest(array['select', 'insert', 'update', 'delete']) p
-where not has_table_privilege(t, p) and (p <> 'delete' or t = 'headrace.inbox')`
+where not has_table_privilege(t, p) and (p <> 'delete' or t in ('headrace.inbox', 'headrace.suspects'))`
 
 const consumerSQL = `insert into headrace.consumers (consumer_group, route, store) values ($1, $2, $3::smallint)
 on conflict (consumer_group, route) do nothing`

@@ -40,6 +40,18 @@ func (s *stuckRuns) remove(by any) {
 	delete(s.of, by)
 }
 
+// has reports whether a run of r is.
+func (s *stuckRuns) has(rt *Route, r *record.Record) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, of := range s.of {
+		if of.Route == rt.cfg.Name && of.Topic == r.Topic && of.Partition == r.Partition && of.Offset == r.Offset {
+			return true
+		}
+	}
+	return false
+}
+
 // Stuck gives what has been stuck the longest, and whether there is one. Safe for concurrent use.
 func (in *Inbox) Stuck() (oldest Stuck, ok bool) {
 	in.stuck.mu.Lock()

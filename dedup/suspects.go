@@ -25,7 +25,11 @@ const (
 	markGrace = 5 * time.Second
 )
 
-var errMarked = errors.New("another member has marked the record and may still run it")
+var (
+	errMarked = errors.New("another member has marked the record and may still run it")
+	errDoubt  = errors.New("a process has died while it ran the record, and in this one a handler is stuck that may end it too: " +
+		"it is tried once that handler has returned, or in another process")
+)
 
 // suspects finds a record that takes its process down (out of memory, os.Exit in a library): no error is ever seen of
 // it, only claims that start again and again at the same offset.
@@ -36,6 +40,11 @@ var errMarked = errors.New("another member has marked the record and may still r
 // that ran when a node was lost, or an impatient operator sent SIGKILL, is not convicted for that: once is no proof. And
 // a claim that was given up in order is no death, however often: deployments while its head is held, or an idle topic,
 // make nobody a suspect.
+//
+// Each record has a count of its own, which stands until a claim begins behind the record. So killers
+// may come in any turn, and a conviction outlasts the process that the next one ends before it is a dead row:
+//
+//	one count a partition: A ends process 3, B ends 4 ─► A's is forgotten ─► A ends 5, B's is forgotten ─► … for ever
 type suspects struct {
 	rt *Route
 
@@ -101,28 +110,38 @@ func (s *suspects) has(r *record.Record) bool {
 	return ok && r.Offset < until
 }
 
-// mark makes it durable that r runs now, with nothing beside it. The error says why it must not: a mark that dead
-// processes left convicts it, one that may be of a living process lets it wait.
+// mark makes it durable that r runs now, with nothing beside it. The error says why it must not: the processes that have
+// died in it convict it; one that may be alive, or a stuck handler, lets it wait.
 //
-// Where a handler is stuck the process may die of that, so r runs without a mark; the stuck one keeps its own.
+// Where a handler is stuck the process may die of that, so it is no proof then, neither against r nor, as two marks stand,
+// against the stuck one. Only who has never been in a process that died runs beside it: else a killer that comes behind
+// such a handler each time would end process after process, and nothing would be learned. What is stuck is bounded by
+// its attempts; its process, by MaxPollInterval.
+//
+// It is false for a record that is stuck itself: the mark of that run stands for this one.
 func (s *suspects) mark(ctx context.Context, r *record.Record) (marked bool, err error) {
+	if s.rt.in.stuck.has(s.rt, r) {
+		return false, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, acquireTimeout)
 	defer cancel()
 	alive := max(s.rt.cfg.AttemptTimeout, s.rt.cfg.CallTimeout) + s.rt.in.cfg.HardGrace + s.rt.in.cfg.CommitTimeout + markGrace
 	_, stuck := s.rt.in.Stuck()
-	var found, fresh bool
+	var guilty, doubtful, fresh bool
 	err = s.rt.in.pool.QueryRow(ctx, markSQL, s.rt.consumer, r.TopicID.String(), r.Partition, r.Offset,
-		s.rt.in.id.String(), alive.Milliseconds(), killerDeaths, !stuck).Scan(&found, &fresh)
+		s.rt.in.id.String(), alive.Milliseconds(), killerDeaths, stuck).Scan(&guilty, &doubtful, &fresh)
 	switch {
 	case err != nil:
 		return false, fault.Unavailable(err, fault.Database)
-	case found && fresh:
+	case guilty && fresh:
 		return false, fault.Busy(errMarked)
-	case found:
+	case guilty:
 		s.rt.reportKiller(r)
 		return false, fault.Permanent(ErrCrashLoop)
+	case doubtful:
+		return false, fault.Busy(errDoubt)
 	}
-	return !stuck, nil
+	return true, nil
 }
 
 // unmark says that r's process has survived it.

@@ -46,7 +46,7 @@ func testSuspects(t *testing.T) {
 		b.run(rs, unless(7, func(context.Context, pgx.Tx, *record.Record) error { panic("the process would die") }))
 		requireOutcomes(t, record.Effected, without(rs, 7)...)
 		requireClass(t, fault.ClassBusy, rs[7]) // the process that marked it may live yet
-		b.exec("update headrace.claim_starts set killed_at = now() - interval '1 hour'")
+		b.lateDeaths()
 		b.run(rs[7:8], effect)
 		requireErr(t, ErrCrashLoop, rs[7])
 		b.requireLedger(19)
@@ -64,7 +64,7 @@ func testSuspects(t *testing.T) {
 		}
 		b := newBench(t, setup{dsn: dsn, cfg: short})
 		require.NoError(t, b.rt.Claimed(t.Context(), topicID, 0, 5))
-		b.exec("update headrace.claim_starts set killed_at = now() - interval '1 hour'")
+		b.lateDeaths()
 		rs := recs(newOwner(), 20)
 		b.run(rs[7:8], effect)
 		requireErr(t, ErrCrashLoop, rs[7])
@@ -80,7 +80,7 @@ func testSuspects(t *testing.T) {
 			rs := recs(newOwner(), 3)
 			b.run(rs[1:2], failures["ErrorAfterSQL"])
 			requireErr(t, errBoom, rs[1])
-			require.Zero(t, query[int](b, "select count(*) from headrace.claim_starts where marked is not null"))
+			require.Zero(t, query[int](b, "select count(*) from headrace.suspects"))
 		}
 	})
 
@@ -112,7 +112,7 @@ func testSuspects(t *testing.T) {
 			}
 		}
 		b := start(t, dsn)
-		b.exec("update headrace.claim_starts set killed_at = now() - interval '1 hour'")
+		b.lateDeaths()
 		rs := recs(newOwner(), 20)
 		b.run(rs, effect)
 		requireOutcomes(t, record.Effected, rs...)

@@ -19,8 +19,7 @@ const everybody = 1 << 30
 //
 // They are given in the order in which they were asked for, so a suspect is not starved, and waits for those that run
 // already: each is bounded by its timeout, HardGrace and CommitTimeout. A handler or call that ignores these loses its
-// turn, for it may never return. It may still kill, so as long as one is stuck nobody is marked (suspects.mark): suspects
-// run alone and unproven.
+// turn, for it may never return. It may still kill, so as long as one is stuck a death proves nothing (suspects.mark).
 //
 // A turn is taken before the connection: whoever waits for one has nothing that those before it could need, no
 // connection, no row, no lock.

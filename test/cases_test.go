@@ -47,6 +47,7 @@ func TestCases(t *testing.T) {
 	eachStore(t, "TwoRoutesRunOnOneId", twoRoutes)
 	eachStore(t, "RecreatedTopicIsAnotherOne", recreated)
 	eachWay(t, "RecordThatKillsItsProcessIsDeadAsCrashLoop", crashLoop)
+	eachWay(t, "RecordsThatKillTheirProcessCostThreeDeathsEach", crashLoops)
 	eachWay(t, "RecordsOfOnePartitionStayInOrderAcrossLanes", orderByPartition)
 }
 
@@ -240,6 +241,31 @@ func crashLoop(t *testing.T, as way) {
 	}
 	require.Equal(t, map[string]int{"crash_loop": 1}, w.reasons("post"))
 	require.Equal(t, tally{Records: 181, Effected: 180, Dead: 1}, w.one())
+}
+
+// Several such records, of which two are in one partition. A process that ends in one of them knows the others no better.
+func crashLoops(t *testing.T, as way) {
+	t.Helper()
+	fake := kafkatest.Fake(t, kfake.BrokerConfigs(map[string]string{"group.min.session.timeout.ms": "100"}))
+	w := newWorld(t, fake.ListenAddrs(), 2)
+	w.way = as
+	s := w.setup()
+	s.Session = time.Second
+	const killers = 3
+	w.produce(w.perPartition(2, order{Do: "slow", N: 10})...)
+	for n := range int32(killers) {
+		r := w.record("", order{Do: "exit"})
+		r.Partition = n % 2
+		w.produce(r)
+		w.produce(w.perPartition(2, order{Do: "slow", N: 10})...)
+	}
+	deaths := 0
+	for deaths < 10*killers && !w.survives(w.spawn(s)) {
+		deaths++
+	}
+	require.LessOrEqual(t, deaths, (2+3)*killers, "two make suspect, three convict")
+	require.Equal(t, map[string]int{"crash_loop": killers}, w.reasons("post"))
+	require.Equal(t, tally{Records: 8 + killers, Effected: 8, Dead: killers}, w.one())
 }
 
 // survives says whether the process comes to the end of the topic, which it then leaves in order.
