@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/headrace/headrace/internal/pools"
 	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/middleware"
 	"github.com/headrace/headrace/parking"
@@ -73,16 +74,18 @@ type parkedRoute struct {
 }
 
 // openParking opens the pool that the routes' parking shares.
-func (e *engine) openParking(ctx context.Context) (err error) {
+func (e *engine) openParking(ctx context.Context) error {
 	if e.parked.pool != nil {
 		return nil
 	}
 	cfg := e.c.cfg.DB.Config()
 	cfg.MaxConns, cfg.MinConns, cfg.MinIdleConns = parkingConns, 0, 0
-	if e.parked.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
+	pool, shut, err := pools.Open(ctx, cfg, e.c.applicationName())
+	if err != nil {
 		return fmt.Errorf("open the pool for what is parked: %w", err)
 	}
-	e.watch(e.parked.pool.Close)
+	e.parked.pool = pool
+	e.watch(shut)
 	return nil
 }
 

@@ -16,9 +16,13 @@ import (
 func (c *Consumer) inboxConfig() dedup.Config {
 	return dedup.Config{
 		Writers: c.cfg.Writers, MaxBatch: largestBatch(c.specs), MaxBatchTime: c.cfg.MaxBatchTime,
-		HardGrace: c.cfg.HardGrace, CommitTimeout: c.cfg.CommitReserve, Hooks: c.hooks, Logger: c.cfg.Logger,
+		HardGrace: c.cfg.HardGrace, CommitTimeout: c.cfg.CommitReserve, ApplicationName: c.applicationName(),
+		Hooks: c.hooks, Logger: c.cfg.Logger,
 	}
 }
+
+// applicationName is what our own sessions are called in pg_stat_activity, where Config.DB does not name them.
+func (c *Consumer) applicationName() string { return "headrace " + c.cfg.Group }
 
 func (c *Consumer) letterConfig() dlq.WriterConfig {
 	return dlq.WriterConfig{

@@ -56,6 +56,11 @@ type Config struct {
 	//
 	// Defaults to the built-in rules.
 	Classifier *fault.Classifier
+	// ApplicationName is what the sessions of the inbox's own pool are called in pg_stat_activity, unless the pool that it is
+	// opened from names its own.
+	//
+	// Defaults to "headrace".
+	ApplicationName string
 	// Hooks are told of attempts, answers and groups. Defaults to none.
 	Hooks *record.Hooks
 	// Logger gets what only a developer wants to know. Defaults to slog.Default().
@@ -71,6 +76,7 @@ func (c Config) withDefaults() Config {
 	c.CommitTimeout = or(c.CommitTimeout, 5*time.Second)
 	c.SweepInterval = or(c.SweepInterval, time.Hour)
 	c.Classifier = or(c.Classifier, &fault.Classifier{})
+	c.ApplicationName = or(c.ApplicationName, "headrace")
 	c.Hooks = or(c.Hooks, &record.Hooks{})
 	c.Logger = or(c.Logger, slog.Default())
 	return c

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/headrace/headrace/internal/backoff"
+	"github.com/headrace/headrace/internal/pools"
 	"github.com/headrace/headrace/migrations"
 	"github.com/headrace/headrace/record"
 )
@@ -24,6 +25,7 @@ type Inbox struct {
 	cfg  Config
 	id   uuid.UUID // of this process, among those that mark suspects
 	pool *pgxpool.Pool
+	shut func()             // ends pool
 	stop context.CancelFunc // of the sweeps
 	ctx  context.Context
 
@@ -47,15 +49,15 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Inbox, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	own, err := pgxpool.NewWithConfig(ctx, ownConfig(pool, cfg))
+	own, shut, err := pools.Open(ctx, ownConfig(pool, cfg), cfg.ApplicationName)
 	if err != nil {
 		return nil, fmt.Errorf("open the inbox's pool: %w", err)
 	}
 	if err := check(ctx, own); err != nil {
-		own.Close()
+		shut()
 		return nil, err
 	}
-	in := &Inbox{cfg: cfg, id: uuid.New(), pool: own, turns: semaphore.NewWeighted(everybody)}
+	in := &Inbox{cfg: cfg, id: uuid.New(), pool: own, shut: shut, turns: semaphore.NewWeighted(everybody)}
 	in.idle.L = &in.mu
 	in.ctx, in.stop = context.WithCancel(context.WithoutCancel(ctx))
 	return in, nil
@@ -182,7 +184,7 @@ func (in *Inbox) consumer(ctx context.Context, cfg RouteConfig) (id int32, err e
 }
 
 // Close ends the routes and waits for what runs: call it when no Run or Bury is going on. A record that is still in line
-// is not run. A goroutine that was reported as stuck is not waited for.
+// is not run. A goroutine that was reported as stuck is not waited for, and a server that does not answer for 2 s only.
 func (in *Inbox) Close() {
 	in.stop()
 	in.mu.Lock()
@@ -197,7 +199,7 @@ func (in *Inbox) Close() {
 		in.idle.Wait()
 	}
 	in.mu.Unlock()
-	in.pool.Close()
+	in.shut()
 }
 
 // acquire gives a connection, in a time after which the database counts as unavailable.

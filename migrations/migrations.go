@@ -15,6 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
+
+	"github.com/headrace/headrace/internal/pools"
 )
 
 // Latest is the version of the schema that this build of Headrace works with.
@@ -115,11 +117,11 @@ func Check(ctx context.Context, pool *pgxpool.Pool) error {
 // exclusively runs f while holding the lock in a transaction of another connection: the lock ends with that transaction,
 // whatever becomes of the process. The connections are of a pool of its own: the caller's may have room for one only.
 func exclusively(ctx context.Context, pool *pgxpool.Pool, f func(*goose.Provider) error) error {
-	own, err := pgxpool.NewWithConfig(ctx, poolConfig(pool))
+	own, shut, err := pools.Open(ctx, poolConfig(pool), "headrace migrate")
 	if err != nil {
 		return fmt.Errorf("open a pool to migrate: %w", err)
 	}
-	defer own.Close()
+	defer shut()
 	guard, err := own.Begin(ctx)
 	if err != nil {
 		return fmt.Errorf("connect to migrate: %w", err)
