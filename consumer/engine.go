@@ -56,9 +56,13 @@ func (c *Consumer) open(ctx context.Context) (_ *engine, err error) {
 	if e.router, err = message.NewRouter(c.routerConfig(), newRouterLogger(c.cfg.Logger, &e.stopping, c.cfg.RedactError)); err != nil {
 		return nil, err
 	}
-	database, topic := c.gate(fault.Database), c.gate(fault.DeadLetterTopic)
+	database, letters := c.gate(fault.Database), map[string]*downstream.Gate{} // by topic: one that is missing is not the others' fault
 	for _, s := range c.specs {
-		if err := e.add(ctx, s, database, topic); err != nil {
+		topic := s.options.DeadLetterTopic
+		if letters[topic] == nil {
+			letters[topic] = c.gate(fault.DeadLetterTopic)
+		}
+		if err := e.add(ctx, s, database, letters[topic]); err != nil {
 			return nil, fmt.Errorf("route %q: %w", s.name, err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/headrace/headrace/dedup"
@@ -107,6 +109,44 @@ func TestRun(t *testing.T) {
 		require.Len(t, b.effects("first"), 50)
 		require.Zero(t, b.behind())
 	})
+}
+
+func TestRun_OneMissingDeadLetterTopicStopsEveryRoute(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	admin := kadm.NewClient(b.client)
+	_, err := admin.CreateTopic(t.Context(), 1, 1, nil, "refunds")
+	require.NoError(t, err)
+	apply := func(_ context.Context, _ pgx.Tx, e Event[item]) error {
+		if e.Data.Kind == "poison" {
+			return errors.New("no such account")
+		}
+		return nil
+	}
+	r := b.start(b.config(), Route[item]{Name: "order", Topic: "orders", Apply: apply}, Route[item]{Name: "refund", Topic: "refunds", Apply: apply})
+	b.produce(items("ok", 1)...)
+	b.outcomes(1) // it runs
+	_, err = admin.DeleteTopic(t.Context(), "orders.dlq")
+	require.NoError(t, err)
+	b.produce(items("poison", 1)...)
+	b.eventually("the dead record holds", func() bool {
+		_, text := r.ask("/readyz")
+		return strings.Contains(text, `route "order" holds: dead-letter-topic is down`)
+	})
+	_, text := r.ask("/readyz")
+	require.NotContains(t, text, `"refund"`)
+	b.produce(items("healthy", 30)...)
+	refund := items("poison", 1)[0]
+	refund.Topic = "refunds"
+	b.produce(refund)
+	require.Equal(t, map[record.Outcome]int{record.Effected: 30, record.Dead: 1}, b.outcomes(31))
+	require.EqualValues(t, 1, b.length("refunds.dlq"))
+	_, err = admin.CreateTopic(t.Context(), 4, 1, nil, "orders.dlq")
+	require.NoError(t, err)
+	require.Equal(t, map[record.Outcome]int{record.Dead: 1}, b.outcomes(1))
+	r.stop()
+	require.EqualValues(t, 1, b.length("orders.dlq"))
+	require.Zero(t, b.behind())
 }
 
 func TestRun_End(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/dlq"
@@ -138,22 +139,46 @@ func topicDown(err error) bool { return !errors.Is(err, dlq.ErrTooLarge) }
 
 // until does f, each time under its own deadline, until it succeeds: first at once, then, while down says that the
 // dependency is what failed, when its gate lets it through, else after a growing back-off. The handler is not run for
-// it. It is false when the claim is ending.
+// it. It is false when the claim is ending. From the first failure to the end it is one hold, the tries included: whoever
+// looked during one would see that nothing waits.
 func (c *chain) until(gate *downstream.Gate, kind string, down func(error) bool, f func(ctx context.Context) error) bool {
+	over := func() {}
+	defer func() { over() }()
+	stall := sync.OnceFunc(func() {
+		c.pause()
+		over = c.stall(gate)
+	})
 	for try := 0; ; try++ {
-		pass, ok := c.passOf(gate)
+		pass, ok := gate.TryEnter()
 		if !ok {
-			return false
+			stall()
+			if pass, ok = gate.Enter(c.ctx(), c.soft); !ok {
+				return false
+			}
 		}
 		err := c.timed(pass, down, f)
 		if err == nil {
 			return true
 		}
+		stall()
 		c.tell(try, kind, err)
 		wait := backoff.Exponential(c.rt.Retry.Base, c.rt.Retry.Cap, try)
-		if !down(err) && !c.heldFor(gate.Name(), wait/2+backoff.Jitter(wait/2)) || c.head().Ending() {
+		if !down(err) && !c.sleep(wait/2+backoff.Jitter(wait/2)) || c.head().Ending() {
 			return false
 		}
+	}
+}
+
+// stall begins a hold at the gate of what the chain cannot do.
+func (c *chain) stall(gate *downstream.Gate) (over func()) {
+	end := c.holds(c.rs, gate.Name())
+	if gate.Name() != fault.DeadLetterTopic {
+		return end
+	}
+	passed := c.rt.Gates.waitForLetter()
+	return func() {
+		passed()
+		end()
 	}
 }
 

@@ -24,6 +24,8 @@ type Gates struct {
 	// pass of it is for one call.
 	called *downstream.Gate
 	doubts doubts
+	// letters are the records that wait for the dead letter topic.
+	letters atomic.Int64
 
 	mu       sync.Mutex
 	watchers map[int]func()
@@ -33,7 +35,8 @@ type Gates struct {
 }
 
 // NewGates makes the gates of a route. cfg, but for its name, is for those that are not in shared: give the one gate of
-// the database to all routes that use it, so that one of them probes for all.
+// the database to all routes that use it, so that one of them probes for all, and that of a dead letter topic to the
+// routes that write to that very topic.
 func NewGates(cfg downstream.GateConfig, shared ...*downstream.Gate) *Gates {
 	s := &Gates{cfg: cfg, watchers: map[int]func(){}}
 	s.list.Store(new([]*downstream.Gate))
@@ -117,11 +120,28 @@ func (s *Gates) Close() {
 // Shut says that the scheduler should begin nothing of the route.
 func (s *Gates) Shut() bool {
 	for _, g := range *s.list.Load() {
-		if g.Shut() {
+		if g.Name() != fault.DeadLetterTopic && g.Shut() {
 			return true
 		}
 	}
-	return s.doubts.shut()
+	return s.doubts.shut() || s.letters.Load() >= mostLetters
+}
+
+// mostLetters is how many records of a route may wait for its dead letter topic before nothing more of the route is begun.
+// Only who has a letter to write needs the topic, so a few stop nobody else; but where nearly everything dies, each record
+// that is begun is one more that waits in memory.
+const mostLetters = 1000
+
+// waitForLetter counts a record that waits for the dead letter topic, until over is called.
+func (s *Gates) waitForLetter() (over func()) {
+	if s.letters.Add(1) == mostLetters {
+		s.changed()
+	}
+	return func() {
+		if s.letters.Add(-1) == mostLetters-1 {
+			s.changed()
+		}
+	}
 }
 
 // Watch calls f whenever Shut may have changed; it must be quick and may call Shut.
@@ -143,6 +163,9 @@ func (s *Gates) Watch(f func()) (stop func()) {
 func (s *Gates) Down() map[string]time.Time {
 	down := map[string]time.Time{}
 	for _, g := range *s.list.Load() {
+		if g.Name() == fault.DeadLetterTopic && s.letters.Load() == 0 {
+			continue // another route's letters wait for it
+		}
 		if since, shut := g.Since(); shut {
 			down[g.Name()] = since
 		}

@@ -301,6 +301,79 @@ func TestDeadLetter(t *testing.T) {
 		require.Equal(t, fault.DeadLetterTopic, b.holds.get()[0].Dependency)
 	})
 
+	bubble(t, "OneRecordWhoseTopicIsMissingStopsNobodyElse", func(t *testing.T) {
+		b := newBench(t)
+		b.topic.write = func(context.Context, dlq.Letter) error {
+			if time.Since(b.began) < time.Hour {
+				return errBoom
+			}
+			return nil
+		}
+		c := b.claim(t, 1, 10, b.handler(t, func(m *message.Message) error {
+			if offsetOf(m) == 0 {
+				return errBoom
+			}
+			return nil
+		}))
+		c.add(recs(20, ownKey)...)
+		elapse(time.Minute)
+		c.add(rec(20, "late"))
+		elapse(time.Second)
+		require.Equal(t, record.Effected, c.outcome(20))
+		require.Equal(t, record.Unsettled, c.outcome(0))
+		require.False(t, b.rt.Gates.Shut())
+		require.Contains(t, b.rt.Gates.Down(), fault.DeadLetterTopic, "readiness says so")
+		c.idle()
+		require.Equal(t, record.Dead, c.outcome(0))
+		require.NotContains(t, b.rt.Gates.Down(), fault.DeadLetterTopic)
+	})
+
+	bubble(t, "AllThatDieWhileTheTopicIsMissingStayInLineButAThousand", func(t *testing.T) {
+		b := newBench(t)
+		b.topic.write = func(context.Context, dlq.Letter) error {
+			if time.Since(b.began) < time.Hour {
+				return errBoom
+			}
+			return nil
+		}
+		ran := 0
+		c := b.claim(t, 1, 100, b.handler(t, func(*message.Message) error { ran++; return errBoom }))
+		c.add(recs(3000, ownKey)...)
+		elapse(time.Minute)
+		require.True(t, b.rt.Gates.Shut())
+		require.LessOrEqual(t, ran, 1000+100)
+		c.idle()
+		for o := range int64(3000) {
+			require.Equal(t, record.Dead, c.outcome(o))
+		}
+	})
+
+	bubble(t, "NothingSeemsToHoldWhileATryRuns", func(t *testing.T) {
+		b := newBench(t)
+		var holding atomic.Int32
+		b.rt.Hooks.OnHold = func(i record.HoldInfo) {
+			if i.Began {
+				holding.Add(1)
+			} else {
+				holding.Add(-1)
+			}
+		}
+		var seen log[int32]
+		b.topic.write = func(context.Context, dlq.Letter) error {
+			seen.add(holding.Load())
+			if time.Since(b.began) < time.Minute {
+				return errBoom
+			}
+			return nil
+		}
+		b.run(t, func(*message.Message) error { return errBoom }, rec(0, "k"))
+		require.Zero(t, seen.get()[0])
+		for _, n := range seen.get()[1:] {
+			require.EqualValues(t, 1, n, "in every try after the first failure")
+		}
+		require.Zero(t, holding.Load())
+	})
+
 	bubble(t, "FewDeadOfAMessageDoNotHoldUpTheNext", func(t *testing.T) {
 		b := newBench(t)
 		b.topic.write = func(ctx context.Context, _ dlq.Letter) error { return sleep(ctx, 5*time.Second) }

@@ -118,18 +118,22 @@ func (d *delivery) enter(rs []*record.Record, waiting bool, calls needs) (_ pass
 
 // hold tells the hooks of a wait that costs nothing.
 func (d *delivery) hold(rs []*record.Record, dependency string, wait func()) {
+	defer d.holds(rs, dependency)()
+	wait()
+}
+
+// holds tells the hooks that such a wait begins, and over that it ends.
+func (d *delivery) holds(rs []*record.Record, dependency string) (over func()) {
 	if d.rt.Hooks.OnHold == nil {
-		wait()
-		return
+		return func() {}
 	}
 	info := record.HoldInfo{Route: d.rt.Name, Dependency: dependency, Records: len(rs), Began: true}
 	began := time.Now()
 	d.rt.Hooks.OnHold(info)
-	defer func() {
+	return func() {
 		info.Began, info.Took = false, time.Since(began)
 		d.rt.Hooks.OnHold(info)
-	}()
-	wait()
+	}
 }
 
 // pass runs rs once through the inner layers, settles accounts with the gates, and gives the chains that are left. Those
