@@ -18,13 +18,19 @@ type eventLog struct {
 	claims  claimLog
 
 	mu    sync.Mutex
-	holds map[hold]int // records that wait
+	holds map[hold]*holding
 }
 
 type hold struct{ route, dependency string }
 
+// holding are the records that wait. done says that one of them has what it waited for.
+type holding struct {
+	records int
+	done    bool
+}
+
 func newEventLog(log *slog.Logger) *eventLog {
-	return &eventLog{log: log, letters: newLetterLog(log), claims: claimLog{log: log}, holds: map[hold]int{}}
+	return &eventLog{log: log, letters: newLetterLog(log), claims: claimLog{log: log}, holds: map[hold]*holding{}}
 }
 
 func (l *eventLog) hooks() record.Hooks {
@@ -67,14 +73,23 @@ func (l *eventLog) hold(i record.HoldInfo) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h := hold{i.Route, i.Dependency}
+	now := l.holds[h]
 	if i.Began {
-		if l.holds[h]++; l.holds[h] == 1 {
+		if now == nil {
+			now = &holding{}
+			l.holds[h] = now
 			l.log.Warn("route holds", "route", i.Route, "dependency", i.Dependency)
 		}
+		now.records++
 		return
 	}
-	if l.holds[h]--; l.holds[h] == 0 {
-		delete(l.holds, h)
+	now.records--
+	now.done = now.done || i.Done
+	if now.records > 0 {
+		return
+	}
+	delete(l.holds, h)
+	if now.done { // else the partitions are another member's to go on with
 		l.log.Info("route goes on", "route", i.Route, "dependency", i.Dependency)
 	}
 }

@@ -153,11 +153,21 @@ func TestLog(t *testing.T) {
 		h := l.hooks()
 		for _, began := range []bool{true, false} {
 			for range 300 {
-				h.OnHold(record.HoldInfo{Route: "post", Dependency: "database", Began: began})
+				h.OnHold(record.HoldInfo{Route: "post", Dependency: "database", Began: began, Done: !began})
 				h.OnHold(record.HoldInfo{Route: "post", Dependency: middleware.BusyElsewhere, Began: began})
 			}
 		}
 		require.Equal(t, 2, strings.Count(out.String(), "\n"), out.String())
 		require.Contains(t, out.String(), "level=WARN msg=\"route holds\" route=post dependency=database")
+	})
+
+	t.Run("GoesOnIsSaidOfPartitionsThatWereTakenAway", func(t *testing.T) {
+		t.Parallel()
+		out, l := logged()
+		for _, began := range []bool{true, false} {
+			l.hold(record.HoldInfo{Route: "post", Dependency: "database", Began: began})
+		}
+		require.Contains(t, out.String(), "route holds")
+		require.NotContains(t, out.String(), "route goes on")
 	})
 }

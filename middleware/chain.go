@@ -33,6 +33,8 @@ type chain struct {
 	few bool
 	// waiting says that the records were told to wait: they occupy nothing.
 	waiting bool
+	// holding is what the hooks know that it waits for.
+	holding holds
 	// held is what the last hold waited for.
 	held string
 	// last is of the head's calls.
@@ -52,6 +54,7 @@ func (c *chain) head() *record.Record { return c.rs[0] }
 // run ends when all are settled or the delivery is over. A panic here is a hook's or a port's; the others go on.
 func (c *chain) run() {
 	defer func() {
+		c.holding.end(false)
 		c.turn.Release()
 		c.doubt.clear(c.rt.Gates)
 		if p := recover(); p != nil {
@@ -71,6 +74,7 @@ func (c *chain) step() bool {
 	d := c.rt.Retry.Decide(c.state(r))
 	c.charge(r, d)
 	c.busy.note(c)
+	c.noteHold(d)
 	note(r, c.fault, d)
 	switch d.Action {
 	case Again:
@@ -169,7 +173,7 @@ func (c *chain) again() bool {
 	if needs != noCall {
 		c.atGate(c.rt.Gates.called)
 	}
-	ps, waited, ok := c.enter(c.rs, c.waiting, needs)
+	ps, waited, ok := c.enter(&c.holding, c.rs, c.waiting, needs)
 	c.waiting, c.held = waited, ""
 	if !ok {
 		return false
@@ -182,6 +186,7 @@ func (c *chain) again() bool {
 	head := c.head()
 	left := c.pass(c.rs, ps, nil, c.last)
 	if len(left) == 0 {
+		c.holding.end(true)
 		c.rs = nil
 		return true
 	}
@@ -214,6 +219,7 @@ func (c *chain) needs() needs {
 
 // begin is for a new head.
 func (c *chain) begin() {
+	c.holding.end(true)
 	c.free, c.flooded, c.last = 0, nil, downstream.Streak{}
 	c.doubt.clear(c.rt.Gates)
 	c.doubt, c.busy = doubt{}, busy{}

@@ -13,11 +13,16 @@ import (
 func (c *chain) wait(d Decision) bool {
 	c.held = d.Dependency
 	switch d.Dependency {
-	case BusyElsewhere, Postponed:
+	case BusyElsewhere:
 		return c.heldFor(d.Dependency, d.Wait) && c.again()
-	case NoBudget:
+	case Postponed, NoBudget: // for a time, and for nothing that a try could find missing
 		ok := c.heldFor(d.Dependency, d.Wait)
-		c.head().Spent = 0
+		if ok {
+			c.holding.got(d.Dependency)
+		}
+		if d.Dependency == NoBudget {
+			c.head().Spent = 0
+		}
 		return ok && c.again()
 	case fault.DeadLetterTopic: // a handler says so; its gate is in no handler's way
 		return c.heldFor(d.Dependency, max(d.Wait, c.rt.Retry.Base)) && c.again()
@@ -46,10 +51,10 @@ func (c *chain) ask(gate *downstream.Gate, d Decision) bool {
 }
 
 // heldFor holds the chain for a time, whoever else runs.
-func (c *chain) heldFor(dependency string, d time.Duration) (ok bool) {
+func (c *chain) heldFor(dependency string, d time.Duration) bool {
 	c.pause()
-	c.hold(c.rs, dependency, func() { ok = c.sleep(d) })
-	return ok
+	c.hold(dependency)
+	return c.sleep(d)
 }
 
 // pause gives up the lane, or the room of one that ran again.

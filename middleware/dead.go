@@ -158,6 +158,7 @@ func (c *chain) until(gate *downstream.Gate, kind string, down func(error) bool,
 		}
 		err := c.timed(pass, down, f)
 		if err == nil {
+			c.holding.got(gate.Name())
 			return true
 		}
 		stall()
@@ -171,15 +172,11 @@ func (c *chain) until(gate *downstream.Gate, kind string, down func(error) bool,
 
 // stall begins a hold at the gate of what the chain cannot do.
 func (c *chain) stall(gate *downstream.Gate) (over func()) {
-	end := c.holds(c.rs, gate.Name())
+	c.hold(gate.Name())
 	if gate.Name() != fault.DeadLetterTopic {
-		return end
+		return func() {}
 	}
-	passed := c.rt.Gates.waitForLetter()
-	return func() {
-		passed()
-		end()
-	}
+	return c.rt.Gates.waitForLetter()
 }
 
 // timed runs f once and tells the gate; Release for a panic, which says nothing about the dependency.
@@ -203,8 +200,8 @@ func (c *chain) passOf(gate *downstream.Gate) (p downstream.Pass, ok bool) {
 		return p, true
 	}
 	c.pause()
-	c.hold(c.rs, gate.Name(), func() { p, ok = gate.Enter(c.ctx(), c.soft) })
-	return p, ok
+	c.hold(gate.Name())
+	return gate.Enter(c.ctx(), c.soft)
 }
 
 // tell reports the first failure; that it goes on is what OnHold says.
@@ -232,7 +229,8 @@ func (c *chain) refused(r *record.Record) (ok bool) {
 	}
 	c.turn.Failed() // if it was the probe, it goes to the tail
 	c.pause()
-	c.hold(c.rs, Flood, func() { c.turn, ok = gate.Enter(c.ctx(), c.soft) })
+	c.hold(Flood)
+	c.turn, ok = gate.Enter(c.ctx(), c.soft)
 	c.flooded = r
 	return ok && c.again()
 }

@@ -53,6 +53,22 @@ func TestHold(t *testing.T) {
 		require.Equal(t, fault.Database, first.Dependency)
 	})
 
+	bubble(t, "GoesOnIsSaidBetweenTwoTriesThatFail", func(t *testing.T) {
+		b := newBench(t)
+		var holds log[record.HoldInfo]
+		b.rt.Hooks.OnHold = holds.add
+		c := b.run(t, func(*message.Message) error {
+			if time.Since(b.began) < time.Minute {
+				return fault.Unavailable(errBoom, "shipping")
+			}
+			return nil
+		}, rec(0, "k"))
+		require.Equal(t, record.Effected, c.outcome(0))
+		require.Len(t, holds.get(), 2, "one that begins, and ends")
+		require.True(t, holds.get()[1].Done)
+		require.GreaterOrEqual(t, holds.get()[1].Took, time.Minute)
+	})
+
 	bubble(t, "BacklogStaysInLineWhileTheGateIsShut", func(t *testing.T) {
 		b := newBench(t)
 		var inside, most atomic.Int32
@@ -75,7 +91,7 @@ func TestHold(t *testing.T) {
 		c := b.claim(t, 4, 50, h)
 		c.add(recs(3000, ownKey)...)
 		c.idle()
-		require.LessOrEqual(t, most.Load(), int32(200), "lanes × MaxBatch, of 3,000")
+		require.LessOrEqual(t, most.Load(), int32(200+50), "lanes × MaxBatch, of 3,000, and one message that becomes chains")
 		require.Zero(t, inside.Load())
 	})
 

@@ -59,7 +59,9 @@ func (d *delivery) run(rs []*record.Record) error {
 	if rs[0].Ending() { // handed out in the moment before its claim began to end
 		return &givenBack{left: len(rs), all: len(rs)}
 	}
-	ps, waited, ok := d.enter(rs, false, noCall)
+	var held holds
+	defer func() { held.end(false) }()
+	ps, waited, ok := d.enter(&held, rs, false, noCall)
 	if ok && waited && !record.Resume(rs) {
 		ps.release()
 		ok = false
@@ -72,7 +74,11 @@ func (d *delivery) run(rs []*record.Record) error {
 	chains := d.pass(rs, ps, soon, downstream.Streak{})
 	for _, c := range chains {
 		c.few = len(chains)*fewShare <= len(rs)
+		if c.fault.Class == fault.ClassUnavailable && len(held.list) > 0 { // before the end of the one that it goes on with
+			c.hold(or(c.fault.Dependency, fault.Database))
+		}
 	}
+	held.end(len(record.Remaining(rs)) < len(rs))
 	d.follow(chains)
 	soon.wait()
 	if left := record.Remaining(rs); len(left) > 0 {
@@ -98,7 +104,7 @@ func (d *delivery) follow(chains []*chain) {
 // enter takes what rs need to run: a pass of each gate, of the calls' only if they are about to call. While one of them
 // is shut it waits there, in a hold; waited says that rs were told to wait, by waiting already or here, and must be
 // resumed.
-func (d *delivery) enter(rs []*record.Record, waiting bool, calls needs) (_ passes, waited, ok bool) {
+func (d *delivery) enter(h *holds, rs []*record.Record, waiting bool, calls needs) (_ passes, waited, ok bool) {
 	var held downstream.Pass
 	ps, shut := d.rt.Gates.try(held, calls)
 	for waited = waiting; shut != nil; ps, shut = d.rt.Gates.try(held, calls) {
@@ -106,34 +112,12 @@ func (d *delivery) enter(rs []*record.Record, waiting bool, calls needs) (_ pass
 			record.Wait(rs)
 			waited = true
 		}
-		d.hold(rs, shut.Name(), func() {
-			held, ok = calls.wait(d.ctx(), d.soft, d.rt.Gates, shut)
-		})
-		if !ok {
+		h.on(d.rt, rs, shut.Name())
+		if held, ok = calls.wait(d.ctx(), d.soft, d.rt.Gates, shut); !ok {
 			return nil, waited, false
 		}
 	}
 	return ps, waited, true
-}
-
-// hold tells the hooks of a wait that costs nothing.
-func (d *delivery) hold(rs []*record.Record, dependency string, wait func()) {
-	defer d.holds(rs, dependency)()
-	wait()
-}
-
-// holds tells the hooks that such a wait begins, and over that it ends.
-func (d *delivery) holds(rs []*record.Record, dependency string) (over func()) {
-	if d.rt.Hooks.OnHold == nil {
-		return func() {}
-	}
-	info := record.HoldInfo{Route: d.rt.Name, Dependency: dependency, Records: len(rs), Began: true}
-	began := time.Now()
-	d.rt.Hooks.OnHold(info)
-	return func() {
-		info.Began, info.Took = false, time.Since(began)
-		d.rt.Hooks.OnHold(info)
-	}
 }
 
 // pass runs rs once through the inner layers, settles accounts with the gates, and gives the chains that are left. Those

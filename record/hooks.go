@@ -84,11 +84,14 @@ type GroupInfo struct {
 	Took    time.Duration
 }
 
-// HoldInfo tells of a record and its followers that wait for a dependency. Took is zero when the hold begins.
+// HoldInfo tells of a record and its followers that wait for a dependency, from the first failure to the end, the tries in
+// between included. Took is zero when the hold begins. Done says of its end that what was waited for is there; else the
+// delivery is over, and its next owner waits.
 type HoldInfo struct {
 	Route      string
 	Dependency string
 	Began      bool
+	Done       bool
 	Records    int
 	Took       time.Duration
 }
