@@ -220,6 +220,13 @@ func (b *breaker) lead(c change) {
 	}
 }
 
+// oldNews says that c is one more failure of a record that fails while others are answered.
+func (b *breaker) oldNews(c *Call) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.knownBy(c.after)
+}
+
 // up says that the dependency answered, if the breaker agrees: what began before it opened may answer after it.
 func (b *breaker) up() {
 	if b.d.gate.isOpen() {

@@ -68,7 +68,7 @@ func (c *Call) end(e fault.Evidence, outcome string, f fault.Fault) Charge {
 		return charge
 	}
 	if e == fault.SaysDown && f.Class == fault.ClassUnavailable {
-		c.d.heldBack(c.gate, f)
+		c.d.heldBack(c, f)
 	}
 	if c.probe {
 		c.d.gate.probeEnded()
@@ -86,13 +86,13 @@ func (c *Call) end(e fault.Evidence, outcome string, f fault.Fault) Charge {
 
 // heldBack shuts the gate before records that are to be held go there, although the breaker is closed: a dependency
 // that refuses our credentials is asked one record at a time. While the breaker is not closed it leads the gate.
-func (d *Dependency) heldBack(p Pass, f fault.Fault) {
+func (d *Dependency) heldBack(c *Call, f fault.Fault) {
 	d.breaker.leading.Lock()
 	defer d.breaker.leading.Unlock()
-	if !d.breaker.closed() {
+	if !d.breaker.closed() || d.breaker.oldNews(c) {
 		return
 	}
-	p.FailedUntil(asked(f.RetryAfter))
+	c.gate.FailedUntil(asked(f.RetryAfter))
 }
 
 func outcome(failed bool, f fault.Fault, e fault.Evidence) string {

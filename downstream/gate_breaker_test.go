@@ -216,6 +216,25 @@ func TestGateFollowsTheBreaker(t *testing.T) {
 		require.Greater(t, at[3]-at[2], at[1]-at[0])
 		require.False(t, d.Gate().Shut())
 	})
+	bubble("OneRecordThatIsUnavailableForEverStopsThoseThatAreAnswered", func(t *testing.T, d *downstream.Dependency) {
+		byHand := fault.Fault{Class: fault.ClassUnavailable, Dependency: "payments", Rule: "verb unavailable"}
+		after := downstream.Streak{}
+		for try := range 30 {
+			succeed(t, d)
+			c, err := d.BeginAgain("charge", limit, after)
+			require.NoError(t, err)
+			c.End(true, byHand)
+			after = c.Streak()
+			require.Equal(t, try == 0, d.Gate().Shut(), "its first failure may be an outage")
+			elapse(time.Second)
+		}
+		require.Equal(t, record.BreakerClosed, d.State())
+		elapse(time.Minute) // nobody is answered any more
+		c, err := d.BeginAgain("charge", limit, after)
+		require.NoError(t, err)
+		c.End(true, byHand)
+		require.True(t, d.Gate().Shut(), "it is news again")
+	})
 }
 
 func TestExactlyOneProbe(t *testing.T) {

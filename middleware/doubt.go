@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/downstream"
+	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/record"
 )
 
@@ -59,7 +60,7 @@ func (d *doubt) round(c *chain, e *CallError) {
 	r := c.head()
 	c.rt.report(record.Report{
 		Kind: record.ReportNotCorroborated, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Age: age, Err: c.rt.shown(r, e.Err),
-		Hint: d.seen(e, age) + ". That does not show that it is the record's fault, so it is not charged, and its key waits: if " +
+		Hint: d.seen(e, age) + ". " + whyFree(e) + ", so it is not charged, and its key waits: if " +
 			e.Dependency + " is well, make the call's error Permanent, or say that the record is dead: " + c.rt.buryCommand(r),
 	})
 }
@@ -72,6 +73,14 @@ func (d *doubt) seen(e *CallError, age time.Duration) string {
 	}
 	return fmt.Sprintf("%s has failed %d calls for the record within %s, and answered %s meanwhile",
 		e.Dependency, d.rounds, age.Round(time.Second), others)
+}
+
+// whyFree is why such a failure costs the record nothing, whatever was seen of others.
+func whyFree(e *CallError) string {
+	if e.Fault.Class == fault.ClassUnavailable {
+		return "The call's own verdict, Unavailable, says that it is not the record's fault"
+	}
+	return "That does not show that it is the record's fault"
 }
 
 // buryCommand is what an operator runs to have r out of the way. The id is always in it: the command does not know the
