@@ -82,9 +82,10 @@ func (c *Consumer) replayTopics(found topics) []replayTopic {
 
 // lookAtReplayTopics finds what is wrong with the replay topics, and adds those that exist to found. With create it
 // creates missing ones if it may; without, one that Run would create is no problem.
-func (c *Consumer) lookAtReplayTopics(ctx context.Context, admin *kafka.Admin, found topics, create bool) []Problem {
+func (c *Consumer) lookAtReplayTopics(ctx context.Context, admin *kafka.Admin, found topics, create bool, heard func()) []Problem {
 	var ps []Problem
 	for _, want := range c.replayTopics(found) {
+		heard()
 		have, err := admin.Topic(ctx, want.name)
 		missing := errors.Is(err, kafka.ErrUnknownTopic)
 		if missing && c.cfg.CreateDeadLetterTopics && !create {
@@ -143,6 +144,9 @@ func (t replayTopic) unusable(err error) Problem {
 			What: t.String() + " does not exist: dead letters are replayed through it",
 			Fix:  "create it with Config.CreateDeadLetterTopics, or by hand: " + t.byHand(),
 		}
+	}
+	if errors.Is(err, errSilent) {
+		return Problem{What: t.String() + " cannot be used", Err: err, Fix: "see that the brokers are up, and not too busy to create it"}
 	}
 	return Problem{
 		What: t.String() + " cannot be used", Err: err,

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -17,27 +16,16 @@ import (
 	"github.com/headrace/headrace/migrations"
 )
 
-// startTimeout bounds what New cannot know: a broker or a database that does not answer is an error after it, and not
-// a process that hangs.
-const startTimeout = 30 * time.Second
-
 // Check asks broker and database for everything that Run would refuse to start with, and changes nothing. All problems
 // come at once, in a *StartError; nil means that Run would start now. What Run would create (Migrate,
 // CreateDeadLetterTopics) is no problem.
 func (c *Consumer) Check(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errSilent)
-	defer cancel()
 	_, problems := c.lookAtBroker(ctx, false)
 	return refuse(append(problems, c.lookAtDatabase(ctx, c.checkSchema)...))
 }
 
-// errSilent is why a check ended that nobody answered.
-var errSilent = fmt.Errorf("no answer within %s", startTimeout)
-
 // prepare is Check that also creates what it may, opens the inbox, and gives what it learned of the topics.
 func (c *Consumer) prepare(ctx context.Context, open func(context.Context) error) (topics, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errSilent)
-	defer cancel()
 	ts, problems := c.lookAtBroker(ctx, true)
 	return ts, refuse(append(problems, c.lookAtDatabase(ctx, open)...))
 }
@@ -52,10 +40,14 @@ func (c *Consumer) lookAtBroker(ctx context.Context, create bool) (topics, []Pro
 		return nil, []Problem{{What: "the Kafka client cannot be made", Err: err}}
 	}
 	defer admin.Close()
+	ctx, heard, stop := untilSilent(ctx)
+	defer stop()
 	found := topics{}
 	var ps []Problem
 	for _, name := range c.sources() {
-		switch t, err := admin.Topic(ctx, name); {
+		t, err := admin.Topic(ctx, name)
+		heard()
+		switch {
 		case errors.Is(err, kafka.ErrUnknownTopic):
 			ps = append(ps, c.unknownTopic(name, err))
 		case err != nil:
@@ -68,19 +60,20 @@ func (c *Consumer) lookAtBroker(ctx context.Context, create bool) (topics, []Pro
 	if create {
 		letters = c.createDeadLetters
 	}
-	ps = append(ps, letters(ctx, admin, found)...)
-	c.lookUpLetters(ctx, admin, found)
+	ps = append(ps, letters(ctx, admin, found, heard)...)
+	c.lookUpLetters(ctx, admin, found, heard)
 	// Not made after dead letter topics that are to be changed first: they would be made after the wrong ones.
-	ps = append(ps, c.lookAtReplayTopics(ctx, admin, found, create && len(ps) == 0)...)
+	ps = append(ps, c.lookAtReplayTopics(ctx, admin, found, create && len(ps) == 0, heard)...)
 	return found, append(append(ps, c.retentionProblems(found)...), c.keyProblems(found)...)
 }
 
 // lookUpLetters adds the dead letter topics that exist. What is wrong with the others is known already.
-func (c *Consumer) lookUpLetters(ctx context.Context, admin *kafka.Admin, found topics) {
+func (c *Consumer) lookUpLetters(ctx context.Context, admin *kafka.Admin, found topics, heard func()) {
 	for _, s := range c.specs {
 		if t, err := admin.Topic(ctx, s.options.DeadLetterTopic); err == nil {
 			found[s.options.DeadLetterTopic] = t
 		}
+		heard()
 	}
 }
 
@@ -127,36 +120,41 @@ func (c *Consumer) letterPlans(found topics, create bool) []dlq.Plan {
 }
 
 // createDeadLetters checks the dead letter topics, and creates them if it may.
-func (c *Consumer) createDeadLetters(ctx context.Context, admin *kafka.Admin, found topics) []Problem {
-	return letterProblems(ctx, dlq.Check(ctx, admin, c.letterPlans(found, c.cfg.CreateDeadLetterTopics)...))
+func (c *Consumer) createDeadLetters(ctx context.Context, admin *kafka.Admin, found topics, heard func()) []Problem {
+	return letterProblems(ctx, admin, c.letterPlans(found, c.cfg.CreateDeadLetterTopics), heard)
 }
 
 // checkDeadLetters creates nothing: a missing topic that Run would create is left out.
-func (c *Consumer) checkDeadLetters(ctx context.Context, admin *kafka.Admin, found topics) []Problem {
+func (c *Consumer) checkDeadLetters(ctx context.Context, admin *kafka.Admin, found topics, heard func()) []Problem {
 	var plans []dlq.Plan
 	for _, p := range c.letterPlans(found, false) {
 		_, err := admin.Topic(ctx, p.Topic)
+		heard()
 		if errors.Is(err, kafka.ErrUnknownTopic) && c.cfg.CreateDeadLetterTopics {
 			continue
 		}
 		plans = append(plans, p)
 	}
-	return letterProblems(ctx, dlq.Check(ctx, admin, plans...))
+	return letterProblems(ctx, admin, plans, heard)
 }
 
-func letterProblems(ctx context.Context, err error) []Problem {
-	if err == nil {
-		return nil
-	}
-	var check *dlq.CheckError
-	if !errors.As(err, &check) {
-		return []Problem{{What: "the dead letter topics cannot be checked", Err: because(ctx, err)}}
-	}
-	ps := make([]Problem, len(check.Problems))
-	for i, p := range check.Problems {
-		ps[i] = Problem{
-			What: fmt.Sprintf("dead letter topic %q of %q: %s", p.Topic, p.Source, p.What),
-			Fix:  p.Fix + createHint(p),
+// letterProblems goes through the plans one by one. A cluster that cannot be asked about one is not asked about the next.
+func letterProblems(ctx context.Context, admin *kafka.Admin, plans []dlq.Plan, heard func()) (ps []Problem) {
+	for _, plan := range plans {
+		err := dlq.Check(ctx, admin, plan)
+		heard()
+		var check *dlq.CheckError
+		if err != nil && !errors.As(err, &check) {
+			return []Problem{{What: "the dead letter topics cannot be checked", Err: because(ctx, err)}}
+		}
+		if check == nil {
+			continue
+		}
+		for _, p := range check.Problems {
+			ps = append(ps, Problem{
+				What: fmt.Sprintf("dead letter topic %q of %q: %s", p.Topic, p.Source, p.What),
+				Fix:  p.Fix + createHint(p),
+			})
 		}
 	}
 	return ps
@@ -185,9 +183,12 @@ func unreached(err error) Problem {
 
 // lookAtDatabase finds what is wrong with the database; inbox asks whether it is ready for one.
 func (c *Consumer) lookAtDatabase(ctx context.Context, inbox func(context.Context) error) []Problem {
+	ctx, heard, stop := untilSilent(ctx)
+	defer stop()
 	if err := c.cfg.DB.Ping(ctx); err != nil {
 		return []Problem{unreached(because(ctx, err))}
 	}
+	heard()
 	ps := c.readOnly(ctx)
 	if len(ps) > 0 && c.cfg.Migrate {
 		return ps // the migration would fail of the same
@@ -195,6 +196,7 @@ func (c *Consumer) lookAtDatabase(ctx context.Context, inbox func(context.Contex
 	if err := inbox(ctx); err != nil {
 		return append(ps, Problem{What: "the database is not ready for the inbox", Err: because(ctx, err), Fix: schemaFix(err)})
 	}
+	heard()
 	ps = append(ps, c.otherStores(ctx)...)
 	return append(ps, c.unparked(ctx)...)
 }
