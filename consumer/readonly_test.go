@@ -71,7 +71,7 @@ func TestStart_RoleThatMayNotWrite(t *testing.T) {
 			[]string{
 				"this role lacks insert on headrace.claim_starts, update on headrace.claim_starts, insert on headrace.consumers, " +
 					"update on headrace.consumers, delete on headrace.inbox, update on headrace.inbox, " +
-					"delete on headrace.suspects, insert on headrace.suspects, update on headrace.suspects",
+					"insert on headrace.offsets, update on headrace.offsets, delete on headrace.suspects, insert on headrace.suspects, update on headrace.suspects",
 				"fix: grant " + all + " schema headrace",
 			},
 		},

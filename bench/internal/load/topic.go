@@ -52,6 +52,7 @@ func (i IDs) next() uuid.UUID {
 		return uuid.Must(uuid.NewV7())
 	case NoIDs:
 		return uuid.Nil
+	case RandomIDs:
 	}
 	return uuid.New()
 }
