@@ -195,6 +195,20 @@ func TestALedgerThatAddsUpIsCounted(t *testing.T) {
 	require.Empty(t, left)
 }
 
+// A group that is behind was told record by record that it had lost what it had not read, or taken it for duplicates.
+func TestARecordThatIsNotReadYetIsNotLost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.further(Effect, "unread")
+	w.further(Effect, "1") // an id that is known
+	got, err := Run(t.Context(), w.ledger)
+	require.NoError(t, err)
+	require.Len(t, got.Violations, 1, "%v", got.Violations)
+	require.Contains(t, got.Violations[0], "is committed to 10; its records end at 12")
+	require.Equal(t, records+2, got.Produced)
+	require.Equal(t, records, got.Effected+got.Duplicate+got.Skipped+got.Dead)
+}
+
 func TestARecordThatIsParkedIsNeitherLostNorDone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -35,6 +35,7 @@ const (
 	dead      outcome = "dead"
 	parked    outcome = "parked"
 	lost      outcome = "lost"
+	unread    outcome = "unread" // the group is not there yet
 )
 
 // outcomes gives every record its own, and compares it with its fate.
@@ -55,7 +56,7 @@ func (b *books) outcomes() {
 			b.count.Reasons[b.letters[placeOf(r)][0].fields["headrace-reason"]]++
 		case parked:
 			b.count.Parked++
-		case lost: // it has been complained about
+		case lost, unread: // it has been complained about, or its partition has
 		}
 		b.fated(r, o)
 	}
@@ -76,7 +77,7 @@ func (b *books) held() {
 func (b *books) fated(r *kgo.Record, o outcome) {
 	fate := text(r, FateHeader)
 	switch {
-	case fate == "" || o == lost || o == duplicate || o == parked:
+	case fate == "" || o == lost || o == unread || o == duplicate || o == parked:
 	case fate == Effect && o == dead && b.Floods > 0:
 		b.floods[r.Partition]++
 	case fate == Effect && o != effected, fate == Skip && o != skipped, fate == Dead && o != dead && !b.replayed(r):
@@ -164,6 +165,8 @@ func (b *books) silent(r *kgo.Record) outcome {
 	switch {
 	case !ok && b.parked[b.id(r)]:
 		return parked
+	case at.offset >= b.topic.committed[at.partition] && (!ok || !row.is(hash)):
+		return unread
 	case b.ByOffset && !ok && text(r, FateHeader) == Skip:
 		return skipped // nothing else shows it
 	case !ok:
