@@ -37,9 +37,11 @@ type attack struct {
 const (
 	// startTime is what the members may take to have a first effect.
 	startTime = 2 * time.Minute
-	// drainTime is what they may take to be through with everything, once all is well again.
-	drainTime = 3 * time.Minute
-	auditTime = 2 * time.Minute
+	// drainTime is for how long nothing may move, once all is well again: each record that ends its process costs several of
+	// them, and a session each. drainsTime is for all of it.
+	drainTime  = 3 * time.Minute
+	drainsTime = 15 * time.Minute
+	auditTime  = 2 * time.Minute
 	// calmTime is before the first fault: what a member needs then is what it may need.
 	calmTime = 4 * time.Second
 	// letGoTime is what members may take to close what they need no more.
@@ -193,15 +195,18 @@ func drain(ctx context.Context, s *lab.Site, patience time.Duration) error {
 		return err
 	}
 	slog.Info("draining")
-	deadline := time.Now().Add(patience)
+	began, moved := time.Now(), time.Now()
 	var left string
-	for time.Now().Before(deadline) {
-		var err error
-		if left, err = audit.Left(ctx, s.Ledger()); err != nil {
-			left = err.Error()
+	for time.Since(moved) < patience && time.Since(began) < drainsTime {
+		now, err := audit.Left(ctx, s.Ledger())
+		if err != nil {
+			now = err.Error()
 		}
-		if left == "" {
+		if now == "" {
 			return nil
+		}
+		if now != left {
+			left, moved = now, time.Now()
 		}
 		select {
 		case <-time.After(500 * time.Millisecond):
@@ -209,5 +214,6 @@ func drain(ctx context.Context, s *lab.Site, patience time.Duration) error {
 			return ctx.Err()
 		}
 	}
-	return fmt.Errorf("not drained after %s with nothing broken: %s", patience, left)
+	return fmt.Errorf("not drained after %s with nothing broken, and nothing moved for %s: %s",
+		time.Since(began).Round(time.Second), time.Since(moved).Round(time.Second), left)
 }

@@ -3,14 +3,15 @@ package audit
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// Left says what the group has not dealt with yet, "" for nothing: a partition that is not committed to where consumers may
-// read, events in the outbox, or
-// records that are parked. Where the last thing that stands in a partition is a transaction's marker, which no
+// Left says what the group has not dealt with yet, "" for nothing: partitions that are not committed to where consumers may
+// read, events in the outbox, or records that are parked. It says the same as long as nothing has moved. Where the last thing that stands in a partition is a transaction's marker, which no
 // consumer sees, Run knows better; so it is asked about what is nearly committed.
 func Left(ctx context.Context, l Ledger) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -38,8 +39,6 @@ func Left(ctx context.Context, l Ledger) (string, error) {
 		return "", err
 	}
 	a.offsets()
-	if len(a.count.Violations) > 0 {
-		return a.count.Violations[0], nil
-	}
-	return "", nil
+	slices.Sort(a.count.Violations)
+	return strings.Join(a.count.Violations, "; "), nil
 }
