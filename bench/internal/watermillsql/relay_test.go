@@ -11,12 +11,19 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/headrace/headrace/bench/internal/watermillsql"
 	"github.com/headrace/headrace/internal/pgtest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+// Watermill's Router gives a Close that took longer than its CloseTimeout up, and leaves who waits for the handlers behind.
+func TestMain(m *testing.M) {
+	const waits = "github.com/ThreeDotsLabs/watermill/"
+	pgtest.Main(m, goleak.IgnoreAnyFunction(waits+"pubsub/sync.WaitGroupTimeout.func1"),
+		goleak.IgnoreAnyFunction(waits+"message.(*Router).waitForHandlers.func1"),
+		goleak.IgnoreAnyFunction(waits+"message.(*Router).watchAllHandlersStopped.func1"))
+}
 
 const events = 100
 
