@@ -12,7 +12,8 @@ import (
 // BatchRoute hands all events of a group to its handler at once, for set-based SQL. It promises for each event what a
 // Route promises, as long as the handler writes for each of them what it would write for it alone.
 type BatchRoute[T any] struct {
-	// Name is permanent: the inbox remembers by it. Unique in a consumer group. Required.
+	// Name is permanent: the inbox remembers by it. Unique in a consumer group, without '/', spaces and control characters.
+	// Required.
 	Name string
 	// Topic is the Kafka topic. Routes may share one; each sees every record. Required.
 	Topic string

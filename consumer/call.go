@@ -23,7 +23,8 @@ import (
 //
 // T is what the value is decoded into, R what the call returns.
 type CallRoute[T, R any] struct {
-	// Name is permanent: the inbox and the idempotency keys are made of it. Unique in a consumer group. Required.
+	// Name is permanent: the inbox remembers by it, and idempotency keys are made of it. Unique in a consumer group, without
+	// '/', spaces and control characters. Required.
 	Name string
 	// Topic is the Kafka topic. Routes may share one; each sees every record. Required.
 	Topic string
@@ -91,7 +92,7 @@ const (
 type Outgoing struct {
 	// Dependency is what is called. Required.
 	Dependency *downstream.Dependency
-	// Budget is the most that the call takes. Required.
+	// Budget is the most that the call takes, and its deadline. Required.
 	Budget time.Duration
 }
 

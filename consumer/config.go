@@ -26,8 +26,9 @@ type Config struct {
 	Brokers []string
 	// Group is the Kafka consumer group. The inbox remembers by it: another name processes everything again. Required.
 	Group string
-	// DB is the database that the handlers write to. Its configuration is taken to open a pool for the transactions;
-	// the pool itself is used for the checks at start, and stays open when the consumer is done. Required.
+	// DB is the database that the handlers write to. Its configuration is taken to open a pool for the transactions, of at
+	// most 2 x Writers + 4 connections, and one of at most 4 if a route parks; DB itself is used for the checks at start and
+	// by Outbox, and stays open when the consumer is done. Required.
 	DB *pgxpool.Pool
 
 	// TLS is used for every connection to a broker.
@@ -49,7 +50,7 @@ type Config struct {
 
 	// Migrate applies the inbox's schema at start, under a lock, so that any number of processes may start at once.
 	//
-	// Defaults to false: a missing schema is refused.
+	// Defaults to false: a schema that is missing, or of another version than this build's, is refused.
 	Migrate bool
 	// CreateDeadLetterTopics creates missing dead letter topics and replay topics at start, with the source topic's
 	// partitions. A source topic's replay topic is "<topic>.<group>.replay": what is replayed goes there, and only this
@@ -65,13 +66,14 @@ type Config struct {
 	// records so.
 	InboxRetention time.Duration
 
-	// Balancer is how partitions move between members.
+	// Balancer is how partitions move between members. All members of a group must agree on one. Package kafka/stock is always
+	// eager.
 	//
-	// Defaults to cooperative-sticky: only partitions that move are given up.
+	// Defaults to kafka.Cooperative: only partitions that move are given up.
 	Balancer kafka.Balancer
 	// InstanceID is this process's own name in the group, the same at each start, as a StatefulSet's pods have one: a restart within
 	// SessionTimeout then moves no partition. A process that stops for good, or for longer, keeps its partitions idle for
-	// SessionTimeout.
+	// SessionTimeout. No two processes may have the same one: see kafka.SourceConfig. Package kafka/stock does not heed it.
 	//
 	// Defaults to none: a process that stops leaves, and the others take its partitions at once.
 	InstanceID string
@@ -83,11 +85,11 @@ type Config struct {
 	// Defaults to kafka.LossHold: the partition is held, and readiness says so, until somebody decides.
 	OnOffsetLoss kafka.OffsetLoss
 	// SessionTimeout is after what silence of this process its partitions go to others. The brokers have bounds of their
-	// own, 6 s and 30 min as a rule.
+	// own, 6 s and 30 min as a rule; of a kafka.ServerSide group they decide it.
 	//
 	// Defaults to 45 s.
 	SessionTimeout time.Duration
-	// HeartbeatInterval is how soon this process hears of a rebalance. At least 10 ms.
+	// HeartbeatInterval is how soon this process hears of a rebalance. At least 10 ms, at most a third of SessionTimeout.
 	//
 	// Defaults to 1 s.
 	HeartbeatInterval time.Duration
@@ -132,12 +134,14 @@ type Config struct {
 	//
 	// Defaults to 200 ms.
 	MaxBatchTime time.Duration
-	// Writers is how many group transactions a route has side by side.
+	// Writers is how many group transactions a route has side by side. All routes share a pool of at most 2 x Writers + 4
+	// connections.
 	//
 	// Defaults to 4.
 	Writers int
 	// MaxInFlight is how many records of a partition may be fetched and not settled; above it the partition is paused. It
-	// bounds how many records may wait behind keys that fail before the others have to wait for them too.
+	// bounds how many records may wait behind keys that fail before the others have to wait for them too. At least the
+	// largest MaxBatch.
 	//
 	// Defaults to 20 x the largest MaxBatch of the topic's routes.
 	MaxInFlight int

@@ -73,9 +73,10 @@ func (c *Consumer) Plan() Plan { return c.plan }
 // Run consumes until ctx ends. Then nothing begins any more, what is in flight finishes within DrainGrace, its outcomes
 // are settled, offsets committed, the group left and everything closed, and Run returns nil.
 //
-// It returns an error when it cannot start (a *StartError with all reasons), when the last offsets could not be
-// committed (those records come again and are known), and when it had to give up: a record ran past MaxPollInterval or
-// the member was fenced. After that the process should end and be started again.
+// It returns an error when it cannot start (a *StartError with all reasons), when it had to give up (a handler or a call
+// ran past MaxPollInterval, or the member was fenced), and when something did not close in order. After that the process
+// should end and be started again. Last offsets that could not be committed are in the log: those records come again, and
+// are known. A second Run is ErrStarted.
 func (c *Consumer) Run(ctx context.Context) error {
 	if !c.ran.CompareAndSwap(false, true) {
 		return ErrStarted

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Plan is the arithmetic that New proves before anything runs: one [Sum] a route for a record's budget, and one for a
-// rebalance. It is data; print it to see where the time goes.
+// Plan is the arithmetic that New proves before anything runs: one [Sum] a route for a record's budget, one for the calls
+// that a route declares, and one for a rebalance. It is data; print it to see where the time goes.
 type Plan []Sum
 
 // String gives every sum, a line a term.
@@ -22,7 +22,7 @@ func (p Plan) String() string {
 
 // Sum is one line of the plan: terms that together must not exceed a limit.
 type Sum struct {
-	// Of says what the sum is of: `route "orders"`, or a rebalance.
+	// Of says what the sum is of: `budget of a record of route "orders"`, or a rebalance.
 	Of string
 	// Terms are what is added, in the order in which it happens.
 	Terms []Term
@@ -32,7 +32,7 @@ type Sum struct {
 	levers []lever
 }
 
-// Term is a named duration.
+// Term is a named duration: a field or what several make together, and the time that it takes at most.
 type Term struct {
 	Name string
 	Took time.Duration

@@ -15,7 +15,8 @@ const queueRoute = "QueueRoute"
 // QueueRoute is a Route whose handler queues its SQL instead of executing it: the statements of all records that share a
 // transaction, and its COMMIT, are one round trip. It promises what a Route promises, at a multiple of the speed.
 type QueueRoute[T any] struct {
-	// Name is permanent: the inbox remembers by it. Unique in a consumer group. Required.
+	// Name is permanent: the inbox remembers by it. Unique in a consumer group, without '/', spaces and control characters.
+	// Required.
 	Name string
 	// Topic is the Kafka topic. Routes may share one; each sees every record. Required.
 	Topic string

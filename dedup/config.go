@@ -104,7 +104,7 @@ const MaxAttemptTimeout = math.MaxInt32*time.Millisecond - idleReserve
 // RouteConfig is one route's.
 type RouteConfig struct {
 	// Group is the consumer group and Name the route: together they are under what the inbox remembers. Both are
-	// required and permanent.
+	// required and permanent. Name has no '/', spaces or control characters.
 	Group, Name string
 	// Store is where the route remembers its records. It is permanent: another one is refused (ErrStoreChanged). ByOffset
 	// needs to know the topics' ids, and runs read committed only.

@@ -18,7 +18,7 @@
 //	trace-id: 4bf9…                      the record's own headers
 //	headrace-route: mine                 the record's own, although it looks like ours
 //	headrace-topic: orders          ┐
-//	headrace-partition: 3           │    19 of ours
+//	headrace-partition: 3           │    19 of ours, 18 to 21
 //	…                               ┘
 //	headrace-dlq: 19
 //
@@ -68,6 +68,6 @@
 // # Before the first record
 //
 // Check asks the cluster whether the dead letter topic exists, has room for the largest record with its envelope, is not
-// compacted and is as durable as its source; it creates the topic on request. With Plan.Group it does so for the replay
-// topic.
+// compacted and is as durable as its source; it creates the topic on request. What a replay topic must be like follows
+// from its dead letter topics: NeedsOf.
 package dlq

@@ -45,8 +45,9 @@
 //
 // So an outage kills no record, at whatever concurrency: one partition's record fails three times in a row long before
 // a breaker has seen twenty calls. Nor do a few bad records stop a route: while others are answered their repeats say
-// nothing to the breaker, and at the gate they wait behind those that have not failed. The price is that a record which always fails, alone on its dependency, is tried for
-// ever: alert on the age of holds.
+// nothing to the breaker, and at the gate they wait behind those that have not failed. The price is that a record which
+// always fails, alone on its dependency, is tried for ever: the report not_corroborated tells of it, and 'headrace bury' ends
+// it.
 //
 // A status that has no meaning (600, 999) is an answer like most of 4xx: it is Permanent, and the dependency works.
 // Give the route's and the dependency's Classifier a rule for one that means something else there.

@@ -12,12 +12,14 @@ func Transient(err error) error {
 	return wrap(err, Fault{Class: ClassTransient, Rule: "verb transient"})
 }
 
-// Ambiguous says that it is unknown whether the operation was executed. nil stays nil.
+// Ambiguous says that it is unknown whether the operation was executed: it is repeated only where the route says that it may
+// be, else the record is dead as unknown_outcome. nil stays nil.
 func Ambiguous(err error) error {
 	return wrap(err, Fault{Class: ClassAmbiguous, Rule: "verb ambiguous"})
 }
 
-// Busy says that another delivery owns what the attempt needs at this moment. nil stays nil.
+// Busy says that another delivery owns what the attempt needs at this moment: the record is tried again soon, free of
+// charge and for as long as it takes, and its key waits. nil stays nil.
 func Busy(err error) error { return wrap(err, Fault{Class: ClassBusy, Rule: "verb busy"}) }
 
 // RetryAfter is Transient with a floor for the wait: the next attempt starts no earlier than d from now. d <= 0 is no
@@ -27,7 +29,8 @@ func RetryAfter(err error, d time.Duration) error {
 }
 
 // Unavailable says that dependency is down and the record is not at fault: it is held, free of charge, until the
-// dependency is back. An empty dependency is Database. nil stays nil.
+// dependency is back, and its route with it, of which one record at a time is tried. Say Transient or Park of what is the
+// record's own. An empty dependency is Database; names should be few. nil stays nil.
 func Unavailable(err error, dependency string) error {
 	return wrap(err, Fault{Class: ClassUnavailable, Dependency: dependency, Rule: "verb unavailable"})
 }
@@ -60,7 +63,7 @@ func (e *SkipError) Error() string { return "skipped: " + e.Reason }
 // settles as skipped. Joined with another error it does not count: a Skip hides no failure.
 func Skip(reason string) error { return &SkipError{Reason: reason} }
 
-// ParkError is what Park returns: try again after Delay, out of the partition's way.
+// ParkError is what Park returns: try again after Delay, which is never negative, out of the partition's way.
 type ParkError struct {
 	Err   error
 	Delay time.Duration
@@ -69,8 +72,9 @@ type ParkError struct {
 func (e *ParkError) Error() string { return e.Err.Error() }
 func (e *ParkError) Unwrap() error { return e.Err }
 
-// Park says that the record is to wait d in Postgres and be tried again then. On a route that does not park it is
-// RetryAfter. d <= 0 is due at once. nil stays nil.
+// Park says that the record is to wait d in Postgres and be tried again then, as one of the rounds of its parking.Policy;
+// d <= 0 leaves the wait to that. On a route that does not park it is RetryAfter, but holds its own key alone. nil stays
+// nil.
 func Park(err error, d time.Duration) error {
 	if err == nil {
 		return nil

@@ -32,6 +32,7 @@ type Config struct {
 	MaxBytes int
 	// Headers are names of headers that are stored beside Content-Type, Content-Language, Content-Encoding,
 	// Content-Location, Location, ETag, Last-Modified and Link. Set-Cookie is refused: it is a secret of one client at one time.
+	// Defaults to none.
 	Headers []string
 	// RetryAfter is what a client whose key is in progress is told to wait, in whole seconds. Defaults to 1 s.
 	RetryAfter time.Duration
@@ -47,7 +48,7 @@ type Config struct {
 	// that decoders and databases quote are replaced in it, and at most 4 KiB are kept. It must be quick and safe for
 	// concurrent use; of an error that it panics of only the type is told. Defaults to nil: the text is err.Error().
 	RedactError func(err error) string
-	// Hooks are told what happens: for metrics. Package idemprom has a set of them for Prometheus.
+	// Hooks are told what happens: for metrics. Package idemprom has a set of them for Prometheus. Defaults to none.
 	Hooks Hooks
 	// Logger is told what an operator must know: what failed, keys that are unknown. Defaults to slog.Default().
 	Logger *slog.Logger
@@ -57,7 +58,8 @@ type Config struct {
 // dead letter topic, the replay topic.
 type Repeat struct {
 	// Of says what, for the error.
-	Of  string
+	Of string
+	// For is how long.
 	For time.Duration
 }
 

@@ -128,7 +128,8 @@ func (s *Source) join() {
 // Stop ends the Source in good order: nothing begins any more, what runs may finish within DrainGrace or until ctx
 // ends, whichever is first; then its contexts end with record.ErrStopping, the offsets are committed, the member leaves
 // its group and every channel of Subscribe is closed. It returns when all of that is done. A second call waits for the
-// first.
+// first. The error is why the Source had given up by itself, nil otherwise: last offsets that could not be committed are in
+// the log, and their records come again.
 func (s *Source) Stop(ctx context.Context) error {
 	if s.stopped.CompareAndSwap(false, true) {
 		s.shutDown(ctx, nil)

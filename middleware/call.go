@@ -41,9 +41,9 @@ type Call struct {
 	// nobody else has, because nil says that the call was not made. fault.Skip settles the record without an effect.
 	Do func(ctx context.Context, r *record.Record) (reply any, err error)
 	// Keyed says that Do may be repeated because the dependency executes each idempotency key once. A route whose calls
-	// take no key, from downstream.Transport or downstream.IdempotencyKey, is reported, once.
+	// take no key, from downstream.Transport or downstream.IdempotencyKey, is reported, once. Defaults to false.
 	Keyed bool
-	// NoFallback forbids that a downstream.Fallback gives Do a substitute for what it reads.
+	// NoFallback forbids that a downstream.Fallback gives Do a substitute for what it reads. Defaults to false.
 	NoFallback bool
 	// Inbox says for whom there is nothing to be called.
 	Inbox CallInbox

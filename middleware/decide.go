@@ -95,6 +95,7 @@ type State struct {
 
 // Decision is what Decide says.
 type Decision struct {
+	// Action is what to do.
 	Action Action
 	// Wait is the back-off (Again), the earliest end (Hold), or the delay (Park, 0 for parking's own schedule).
 	Wait time.Duration

@@ -38,8 +38,9 @@
 // # Whose fault it is
 //
 // A dependency that is down is not a record's fault. Its records are held at a gate, without a charge and for as long
-// as it takes; one at a time probes; the scheduler begins nothing of the route; heartbeats go on. A failure of a call is
-// charged only if its dependency has answered somebody since that call began: long before a breaker has seen enough, and
-// with one record at a time, that is what tells a record from an outage. [FloodGuard] is the
-// same thought about ourselves: if nearly everything fails, the deploy is bad and not the data.
+// as it takes; one at a time probes; the scheduler begins nothing of the route; heartbeats go on. A dead letter topic that
+// is away holds what is dead, and nobody else. A failure of a call is charged only if its dependency has answered somebody
+// since that call began, or since the record's call before it if nobody else began to fail: long before a breaker has seen
+// enough, that is what tells a record from an outage. [FloodGuard] is the same thought about ourselves: if nearly
+// everything fails, the deploy is bad and not the data.
 package middleware

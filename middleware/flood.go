@@ -19,7 +19,7 @@ type FloodConfig struct {
 	// 1 it never refuses.
 	Ratio float64
 	// Window is of how many outcomes Ratio is taken: of the last Window, once there were half as many. Defaults to
-	// 20,000.
+	// 20,000: so after 10,000 outcomes at the earliest.
 	Window int
 	// Probe is how often a refused record is run again to see whether things are better. Defaults to 30s.
 	Probe time.Duration
@@ -37,7 +37,8 @@ func (c FloodConfig) withDefaults() FloodConfig {
 // records stay unsettled and without a verdict, and their partition waits until one that is tried again succeeds or an
 // operator calls Release.
 //
-// It is safe for concurrent use, may be shared by the routes of a process or not, and needs no closing.
+// It counts in this process, from when it was made: a new owner of a partition begins anew. It is safe for concurrent use,
+// may be shared by the routes of a process or not, and needs no closing.
 type FloodGuard struct {
 	cfg FloodConfig
 
@@ -121,7 +122,8 @@ func (f *FloodGuard) Settled(p Partition, n int) {
 }
 
 // Release lets a partition go on as if nothing had happened in it: for the operator who knows that the records are as
-// bad as they look.
+// bad as they look. The guard counts from 0 then, and refuses again after another Run. No command calls it: a program
+// that wants it at night serves it, for the partitions of Refusing.
 func (f *FloodGuard) Release(p Partition) {
 	f.mu.Lock()
 	part := f.part(p)

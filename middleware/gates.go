@@ -13,7 +13,8 @@ import (
 
 // Gates are the gates of one route: the database's, the dead letter topic's, and those that come up by name, when a
 // handler returns fault.Unavailable. Together they are what the scheduler asks: while one of them is shut it begins
-// nothing of the route, because every record that it began would end up in memory, waiting.
+// nothing of the route, because every record that it began would end up in memory, waiting. The dead letter topic's is in
+// the way of dead records alone, until 1,000 of the route wait there.
 //
 // Gates is safe for concurrent use. One that has gates of others, by NewGates or by a called Dependency, must be closed when
 // its route has ended: they tell it of changes, and would hold on to it for as long as they live.
@@ -117,7 +118,8 @@ func (s *Gates) Close() {
 	}
 }
 
-// Shut says that the scheduler should begin nothing of the route.
+// Shut says that the scheduler should begin nothing of the route: a gate but the dead letter topic's is shut, 1,000 of its
+// records wait for that one, or calls fail while nobody is answered.
 func (s *Gates) Shut() bool {
 	for _, g := range *s.list.Load() {
 		if g.Name() != fault.DeadLetterTopic && g.Shut() {
@@ -159,7 +161,8 @@ func (s *Gates) Watch(f func()) (stop func()) {
 }
 
 // Down tells which dependencies are down and since when: for readiness and alerts, never for liveness. A restart would
-// not bring them back, and would forget what is known of them.
+// not bring them back, and would forget what is known of them. The dead letter topic is among them while a record of the
+// route waits for it.
 func (s *Gates) Down() map[string]time.Time {
 	down := map[string]time.Time{}
 	for _, g := range *s.list.Load() {

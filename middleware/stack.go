@@ -60,7 +60,7 @@ type Parking interface {
 // Route is what the layers of one route share. Name, Group, Inbox, Graves and DeadLetters are required. It must not be
 // changed once a layer was made from it, and is safe for concurrent use then.
 type Route struct {
-	// Name is the route's, permanent, and Group the consumer group's.
+	// Name is the route's, permanent, and Group the consumer group's: those of its dedup.RouteConfig.
 	Name, Group string
 	// Inbox makes effects durable, Graves verdicts, DeadLetters copies of dead records.
 	Inbox       Effects

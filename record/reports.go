@@ -17,7 +17,7 @@ const (
 	ReportCoordinatorSilent = "coordinator_silent"
 	// ReportCrashLoop: a record has taken down its connection or its process three times, and is dead for it.
 	ReportCrashLoop = "crash_loop"
-	// ReportDataLoss: the log was cut below what had been read.
+	// ReportDataLoss: the log was cut below what had been read; an inbox tells what comes again, and it is read on.
 	ReportDataLoss = "data_loss"
 	// ReportDeadLetterNotWritten: the dead letter topic does not take a letter; its record is held.
 	ReportDeadLetterNotWritten = "dead_letter_not_written"
@@ -25,7 +25,7 @@ const (
 	ReportDegraded = "degraded"
 	// ReportFloodGuard: nearly everything of a partition fails; it holds.
 	ReportFloodGuard = "flood_guard"
-	// ReportGroupError: the member fell out of its consumer group.
+	// ReportGroupError: the member fell out of its consumer group, or cannot get in; it is tried again.
 	ReportGroupError = "group_error"
 	// ReportKeyNotSent: a route calls with the promise that its idempotency keys are heeded, and sends none.
 	ReportKeyNotSent = "key_not_sent"
@@ -34,7 +34,8 @@ const (
 	// ReportNotCorroborated: a record's calls go on failing while nothing else shows that the dependency answers anybody;
 	// they are not charged to it, and its key waits.
 	ReportNotCorroborated = "not_corroborated"
-	// ReportOffsetOutOfRange: the committed offset is not in the log; the partition is held.
+	// ReportOffsetOutOfRange: the next record is not in the log any more; the partition is held, or goes on as OnOffsetLoss
+	// says.
 	ReportOffsetOutOfRange = "offset_out_of_range"
 	// ReportOffsetsHeld: nobody can tell what of a partition is done, because the offset store's row of it cannot be read or
 	// its topic's id is unknown; nothing of it runs.
@@ -63,7 +64,7 @@ const (
 	ReportStuckRecord = "stuck_record"
 	// ReportSubscriptionGone: a subscription has ended while its source goes on; its records hold the offset.
 	ReportSubscriptionGone = "subscription_gone"
-	// ReportTopicRecreated: a topic has another id than before; the partition is held.
+	// ReportTopicRecreated: a topic has another id than before; it is held, or read as OnOffsetLoss says.
 	ReportTopicRecreated = "topic_recreated"
 	// ReportTransactionEnded: a handler ended the inbox's transaction; the route has stopped.
 	ReportTransactionEnded = "transaction_ended"

@@ -25,7 +25,7 @@ const (
 // Config says what a [Subscriber] reads. Source.Client and Source.Group are required; the zero value of the rest is
 // usable.
 type Config struct {
-	// Source is the configuration that a kafka.Source takes. Here Balancer is always eager, MaxInFlight and
+	// Source is the configuration that a kafka.Source takes. Here Balancer is always eager, InstanceID, MaxInFlight and
 	// MaxInFlightBytes do not count (Sarama buffers up to ChannelBufferSize records and a fetch for each partition), and
 	// Client.SASL is PLAIN, SCRAM or OAUTHBEARER. Of PLAIN, Sarama asks for the password once, at start.
 	Source kafka.SourceConfig
