@@ -21,7 +21,9 @@ const (
 
 // Topics is what Check needs of the cluster. *kafka.Admin is one.
 type Topics interface {
+	// Topic says what the cluster knows of a topic; the error wraps kafka.ErrUnknownTopic if there is none.
 	Topic(ctx context.Context, name string) (kafka.Topic, error)
+	// CreateTopic creates one; one that exists is no error.
 	CreateTopic(ctx context.Context, spec kafka.TopicSpec) error
 }
 

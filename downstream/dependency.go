@@ -21,7 +21,7 @@ type Dependency struct {
 	toldTransaction sync.Once
 }
 
-// New makes a dependency.
+// New makes a dependency. It speaks to nobody. Everything that cannot work comes in one error, each with its value.
 func New(cfg Config) (*Dependency, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {

@@ -58,7 +58,7 @@ type Degraded struct {
 	Age time.Duration
 }
 
-// NewFallback makes one for reads of d.
+// NewFallback makes one for reads of d. The error names the field that is missing or negative.
 func NewFallback[R any](d *Dependency, cfg FallbackConfig[R]) (*Fallback[R], error) {
 	cfg.MaxEntries = cmp.Or(cfg.MaxEntries, 1000)
 	cfg.MaxAge = cmp.Or(cfg.MaxAge, 5*time.Minute)

@@ -41,6 +41,7 @@ var files embed.FS
 
 // Migration is one step and whether it was applied.
 type Migration struct {
+	// Version is its number: 1 is the first.
 	Version int64
 	// Name is the file's name.
 	Name string
@@ -49,7 +50,8 @@ type Migration struct {
 }
 
 // Up applies what is missing. It is safe to call from many processes at once and does nothing on a database that is up
-// to date. It uses connections of its own, opened from pool's configuration.
+// to date. It uses connections of its own, at most four, opened from pool's configuration. After an error what was applied
+// before stays, and it may be called again.
 func Up(ctx context.Context, pool *pgxpool.Pool) error {
 	_, err := Apply(ctx, pool)
 	return err
@@ -96,8 +98,8 @@ func Version(ctx context.Context, pool *pgxpool.Pool) (int64, error) {
 	return newest, nil
 }
 
-// Check is nil when the database's schema is exactly Latest. Otherwise the error is an ErrVersion with a hint, or what
-// kept the database from answering.
+// Check is nil when the database's schema is exactly Latest: a build that is older than its database is refused too. Otherwise
+// the error is an ErrVersion, whose text says what to do, or what kept the database from answering.
 func Check(ctx context.Context, pool *pgxpool.Pool) error {
 	have, err := Version(ctx, pool)
 	switch {

@@ -25,10 +25,12 @@ const (
 
 // End is how a lease leaves one of its lines.
 type End struct {
+	// Key is the line's.
 	Key int64
 	// Settled are the records that have their outcome, from the head on, in order.
 	Settled []Place
-	Then    Then
+	// Then is what becomes of those that are left.
+	Then Then
 	// Delay is how long the next one waits: with Again what its handler asked for, 0 for the policy's own; with Return the
 	// least. It is at most MaxAge, with Again what Age has left of that.
 	Delay time.Duration

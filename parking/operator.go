@@ -29,10 +29,11 @@ var States = []State{StateWaiting, StateDue, StateRunning, StateHeld, StateBehin
 
 // Filter says which parked records are meant, of whatever group and route. What is not set leaves nothing out.
 type Filter struct {
+	// Groups and Routes are whose records.
 	Groups, Routes []string
 	// Since and Until bound when the record was parked, by the database's clock.
 	Since, Until time.Time
-	// Keys are keys of records, At places where they were read.
+	// Keys are keys of records, byte for byte, At places where they were read, States what they wait for.
 	Keys   []string
 	At     []dlq.Coordinates
 	States []State
@@ -56,6 +57,7 @@ func among[T comparable](list []T, value T) bool {
 type Waiting struct {
 	Parked
 
+	// Line is where it stands, Group and Route whose it is.
 	Line         LineID
 	Group, Route string
 	State        State
@@ -67,7 +69,7 @@ type Waiting struct {
 	Behind int64
 }
 
-// LineID names a line.
+// LineID names a line: the route's number in headrace.consumers, and the line's KeyID.
 type LineID struct {
 	Consumer int32
 	Key      int64

@@ -13,7 +13,8 @@ import (
 
 // Sum is what a route has parked.
 type Sum struct {
-	Group, Route  string
+	Group, Route string
+	// Records are parked, of Keys keys.
 	Records, Keys int64
 	// Waiting, Due, Running and Held are keys.
 	Waiting, Due, Running, Held int64

@@ -61,7 +61,8 @@ type SettleInfo struct {
 	Round    int
 }
 
-// AttemptInfo tells of one attempt. Class is "" for one that succeeded.
+// AttemptInfo tells of one attempt. Class is "" for one that succeeded, else what the failure means, as fault.Class spells
+// it. Took is the time of this one run.
 type AttemptInfo struct {
 	Route   string
 	Class   string
@@ -69,14 +70,15 @@ type AttemptInfo struct {
 	Attempt int // 1 for the first
 }
 
-// InboxInfo tells what the inbox answered. Answer is one of dedup.Answers.
+// InboxInfo tells what the inbox answered. Answer is one of dedup.Answers, and Records how many had it.
 type InboxInfo struct {
 	Route   string
 	Answer  string
 	Records int
 }
 
-// GroupInfo tells of one group transaction. Result is one of committed, rolled_back, unknown.
+// GroupInfo tells of one group transaction. Result is one of committed, rolled_back, unknown. Records is how many were in it,
+// and Took its time from BEGIN to the answer to COMMIT.
 type GroupInfo struct {
 	Route   string
 	Records int
@@ -85,8 +87,8 @@ type GroupInfo struct {
 }
 
 // HoldInfo tells of a record and its followers that wait for a dependency, from the first failure to the end, the tries in
-// between included. Took is zero when the hold begins. Done says of its end that what was waited for is there; else the
-// delivery is over, and its next owner waits.
+// between included. Began says which end of it this is. Records counts the record and its followers. Took is zero when the
+// hold begins. Done says of its end that what was waited for is there; else the delivery is over, and its next owner waits.
 type HoldInfo struct {
 	Route      string
 	Dependency string
@@ -246,13 +248,16 @@ type OutboxInfo struct {
 // Report is something that an operator must know. It never holds a payload or a secret.
 type Report struct {
 	// Kind names the matter, for logs, alerts and metrics: one of ReportKinds.
-	Kind      string
-	Route     string
-	Topic     string
+	Kind string
+	// Route and Topic are whose it is, "" where it is nobody's in particular.
+	Route, Topic string
+	// Partition and Offset are the record's, -1 for none. They mean nothing without a Topic.
 	Partition int32
 	Offset    int64
-	Age       time.Duration
-	Err       error
+	// Age is for how long it has been so, 0 where that is not known.
+	Age time.Duration
+	// Err is what was found, nil for none.
+	Err error
 	// Lost are the offsets that the matter is about, of the kinds offset_out_of_range and topic_recreated. Its Count is 0 for
 	// none.
 	Lost Lost
