@@ -80,8 +80,8 @@
 //	New    what the configuration alone shows: missing or contradicting fields, two routes of one name, dead letters
 //	       that come back, budgets that do not fit (see [Plan]), a call that nobody says may be made again
 //	Run    what broker and database show: unknown topics, a dead letter or replay topic that cannot take what the topic
-//	       holds, an inbox that forgets before the topics do, a missing schema; [Consumer.Check] asks the same and changes
-//	       nothing
+//	       holds, an inbox that forgets before the topics do, a schema that is not this build's; [Consumer.Check] asks the
+//	       same and changes nothing
 //
 // All problems come at once, in a [*StartError], each with its value and what to do about it.
 //

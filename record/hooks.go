@@ -77,8 +77,8 @@ type InboxInfo struct {
 	Records int
 }
 
-// GroupInfo tells of one group transaction. Result is one of committed, rolled_back, unknown. Records is how many were in it,
-// and Took its time from BEGIN to the answer to COMMIT.
+// GroupInfo tells of one group transaction. Result is one of committed, rolled_back, unknown. Records is how many ran in it,
+// and Took its whole time.
 type GroupInfo struct {
 	Route   string
 	Records int
