@@ -29,8 +29,9 @@ func RetryAfter(err error, d time.Duration) error {
 }
 
 // Unavailable says that dependency is down and the record is not at fault: it is held, free of charge, until the
-// dependency is back, and its route with it, of which one record at a time is tried. Say Transient or Park of what is the
-// record's own. An empty dependency is Database; names should be few. nil stays nil.
+// dependency is back, and its route with it, of which one record at a time is tried (of the dependency that a route calls
+// only while it answers nobody else). Say Transient or Park of what is the record's own. An empty dependency is Database;
+// names should be few. nil stays nil.
 func Unavailable(err error, dependency string) error {
 	return wrap(err, Fault{Class: ClassUnavailable, Dependency: dependency, Rule: "verb unavailable"})
 }
