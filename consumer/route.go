@@ -102,7 +102,8 @@ type Options struct {
 	Park *parking.Policy
 	// Flood holds a partition whose records nearly all die, in place of emptying it into the dead letter topic: a deploy is at
 	// fault then, and not the data. middleware.NewFloodGuard makes one with limits of its own, and its Release lets a
-	// partition go on whose records are as bad as they look. It counts in this process, since its start.
+	// partition go on whose records are as bad as they look. It counts in this process, since its start. Two routes on one
+	// topic need one each.
 	//
 	// Defaults to a guard of the route's own, which stops after 10,000 dead letters in a row of a partition, or nine in ten of
 	// its last 20,000 records.

@@ -131,7 +131,7 @@ func TestRun_OneMissingDeadLetterTopicStopsEveryRoute(t *testing.T) {
 	b.produce(items("poison", 1)...)
 	b.eventually("the dead record holds", func() bool {
 		_, text := r.ask("/readyz")
-		return strings.Contains(text, `route "order" holds: dead-letter-topic is down`)
+		return strings.Contains(text, `route "order" holds: dead-letter-topic has been down`)
 	})
 	_, text := r.ask("/readyz")
 	require.NotContains(t, text, `"refund"`)

@@ -21,7 +21,23 @@ func routesTogether(specs []spec) []Problem {
 		}
 		seen[s.name] = s.topic
 	}
-	return append(ps, loops(specs)...)
+	return append(append(ps, guards(specs)...), loops(specs)...)
+}
+
+// guards finds a flood guard that counts a partition's records of one route with those of another: what one settles would
+// hide what dies in the other.
+func guards(specs []spec) (ps []Problem) {
+	for i, s := range specs {
+		for _, other := range specs[:i] {
+			if s.options.Flood != nil && s.options.Flood == other.options.Flood && s.topic == other.topic {
+				ps = append(ps, Problem{
+					What: fmt.Sprintf("routes %q and %q on topic %q have one Flood", other.name, s.name, s.topic),
+					Fix:  "make each a guard of its own with middleware.NewFloodGuard",
+				})
+			}
+		}
+	}
+	return ps
 }
 
 // loops finds routes whose dead letters come back to them, directly or by way of other routes: a record that always

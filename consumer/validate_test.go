@@ -15,6 +15,7 @@ import (
 	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/kafka"
+	"github.com/headrace/headrace/middleware"
 )
 
 type placed struct{ Amount int }
@@ -96,6 +97,16 @@ func TestNew(t *testing.T) {
 		other.Topic = "returns"
 		_, err := New(cfg, route, other)
 		require.ErrorContains(t, err, `two routes are named "post", on topics "orders" and "returns"`)
+	})
+
+	t.Run("RefusesOneFloodGuardForTwoRoutesOnATopic", func(t *testing.T) {
+		t.Parallel()
+		cfg, route := good(t)
+		route.Flood = middleware.NewFloodGuard(middleware.FloodConfig{})
+		other := route
+		other.Name = "ship"
+		_, err := New(cfg, route, other)
+		require.ErrorContains(t, err, `routes "post" and "ship" on topic "orders" have one Flood`)
 	})
 
 	t.Run("RefusesDeadLettersThatComeBackByWayOfAnotherRoute", func(t *testing.T) {

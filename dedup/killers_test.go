@@ -106,7 +106,7 @@ func testKillers(t *testing.T) {
 		returns := make(chan struct{})
 		var lives []*process
 		quick := func() *process {
-			p := newProcessOf(t, dsn, RouteConfig{AttemptTimeout: 50 * time.Millisecond})
+			p := newProcessOf(t, dsn, RouteConfig{AttemptTimeout: 500 * time.Millisecond})
 			for part := range int32(2) {
 				require.NoError(t, p.rt.Claimed(t.Context(), topicID, part, 0))
 			}

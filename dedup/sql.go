@@ -98,6 +98,7 @@ const claimedSQL = `with dead as (
 	select consumer_id, topic_id, part, off, marked_by,
 		off < $4::bigint and (consumer_id, topic_id, part) = ($1::int, $2::text::uuid, $3::int) as past
 	from headrace.suspects where marked_by in (select marked_by from dead)
+		or off < $4::bigint and (consumer_id, topic_id, part) = ($1::int, $2::text::uuid, $3::int)
 	order by consumer_id, topic_id, part, off for update
 ), died as (
 	update headrace.suspects s set kills = s.kills + case when m.n = 1 and not s.beside then 1 else 0 end,
@@ -105,8 +106,8 @@ const claimedSQL = `with dead as (
 	from (select *, count(*) filter (where not past) over (partition by marked_by) n from marks) m
 	where not m.past and (s.consumer_id, s.topic_id, s.part, s.off, s.marked_by) = (m.consumer_id, m.topic_id, m.part, m.off, m.marked_by)
 ), past as (
-	delete from headrace.suspects
-	where consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int and off < $4::bigint
+	delete from headrace.suspects s using marks m
+	where m.past and (s.consumer_id, s.topic_id, s.part, s.off) = (m.consumer_id, m.topic_id, m.part, m.off)
 )
 insert into headrace.claim_starts as s (consumer_id, topic_id, part, off, holder)
 values ($1::int, $2::text::uuid, $3::int, $4::bigint, $5::text::uuid)

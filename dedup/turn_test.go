@@ -146,7 +146,7 @@ func testTurns(t *testing.T) {
 
 	t.Run("StuckHandlerHoldsUpNoSuspectForEverAndProvesNothing", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t, setup{cfg: Config{HardGrace: time.Millisecond}, route: RouteConfig{AttemptTimeout: 50 * time.Millisecond}})
+		b := newBench(t, setup{cfg: Config{HardGrace: time.Millisecond}, route: RouteConfig{AttemptTimeout: 500 * time.Millisecond}})
 		b.suspect(0)
 		leave := make(chan struct{})
 		b.run([]*record.Record{on(1, 0)}, func(context.Context, pgx.Tx, *record.Record) error {
@@ -173,7 +173,7 @@ func testTurns(t *testing.T) {
 	// Out of memory is reached slowly: by then the handler may long have been given up.
 	t.Run("SuspectThatIsStuckKeepsItsMarkUntilItReturns", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t, setup{cfg: Config{HardGrace: time.Millisecond}, route: RouteConfig{AttemptTimeout: 50 * time.Millisecond}})
+		b := newBench(t, setup{cfg: Config{HardGrace: time.Millisecond}, route: RouteConfig{AttemptTimeout: 500 * time.Millisecond}})
 		b.suspect(0, 1)
 		leave := make(chan struct{})
 		rs := []*record.Record{on(0, 0), on(0, 1), on(1, 0)}

@@ -85,11 +85,12 @@ func (c *Call) end(e fault.Evidence, outcome string, f fault.Fault) Charge {
 }
 
 // heldBack shuts the gate before records that are to be held go there, although the breaker is closed: a dependency
-// that refuses our credentials is asked one record at a time. While the breaker is not closed it leads the gate.
+// that refuses our credentials is asked one record at a time. While the breaker is not closed it leads the gate. A record
+// that fails while others are answered does not shut it; where it is shut, whoever fails makes its back-off longer.
 func (d *Dependency) heldBack(c *Call, f fault.Fault) {
 	d.breaker.leading.Lock()
 	defer d.breaker.leading.Unlock()
-	if !d.breaker.closed() || d.breaker.oldNews(c) {
+	if !d.breaker.closed() || d.gate.isOpen() && d.breaker.oldNews(c) {
 		return
 	}
 	c.gate.FailedUntil(asked(f.RetryAfter))

@@ -216,6 +216,25 @@ func TestGateFollowsTheBreaker(t *testing.T) {
 		require.Greater(t, at[3]-at[2], at[1]-at[0])
 		require.False(t, d.Gate().Shut())
 	})
+	bubble("OldNewsAtTheShutGateIsAskedForLessAndLess", func(t *testing.T, d *downstream.Dependency) {
+		byHand := fault.Fault{Class: fault.ClassUnavailable, Dependency: "payments", Rule: "verb unavailable"}
+		succeed(t, d)
+		began, after := time.Now(), downstream.Streak{}
+		var at []time.Duration
+		for range 5 { // nobody else is in line, so it is its own probe
+			pass, ok := d.Gate().Enter(t.Context(), nil)
+			require.True(t, ok)
+			at = append(at, time.Since(began))
+			c, err := d.BeginAgain("charge", limit, after)
+			require.NoError(t, err)
+			c.End(true, byHand)
+			pass.Release()
+			after = c.Streak()
+			require.True(t, d.Gate().Shut())
+		}
+		require.Greater(t, at[2]-at[1], at[1]-at[0])
+		require.Greater(t, at[3]-at[2], at[2]-at[1])
+	})
 	bubble("OneRecordThatIsUnavailableForEverStopsThoseThatAreAnswered", func(t *testing.T, d *downstream.Dependency) {
 		byHand := fault.Fault{Class: fault.ClassUnavailable, Dependency: "payments", Rule: "verb unavailable"}
 		after := downstream.Streak{}

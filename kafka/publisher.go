@@ -174,7 +174,8 @@ func (p *Publisher) Publish(topic string, msgs ...*message.Message) error {
 // written, and whether one that is not confirmed was written after all may be unknown.
 //
 // A record that does not fit into a batch, or makes the broker refuse one, is sent again alone, after those that were
-// sent with it: one too large harms no other.
+// sent with it: one too large harms no other. Where a partition's first record runs out of time, the client gives those up
+// that it has sent behind it; these are sent again too, and may be there twice: who reads them tells by their ids.
 //
 // The context of a handler with a transaction is refused: package outbox publishes in it.
 func (p *Publisher) PublishRecords(ctx context.Context, recs ...ProducerRecord) error {

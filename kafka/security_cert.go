@@ -31,14 +31,27 @@ func (o *ownCertificate) read() (*tls.Certificate, error) {
 
 // forConnection reads anew for each connection. Whoever renews writes one file after the other: the certificate is new ->
 // we read both -> they do not belong together yet. So the last good pair serves as long as it is valid.
-func (o *ownCertificate) forConnection(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+//
+// A broker that asks for a certificate and believes none of its authority is sent none: it may do without.
+func (o *ownCertificate) forConnection(asked *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	pair, err := o.pair()
+	if err != nil {
+		return nil, err
+	}
+	if asked.SupportsCertificate(pair) != nil {
+		return new(tls.Certificate), nil
+	}
+	return pair, nil
+}
+
+func (o *ownCertificate) pair() (*tls.Certificate, error) {
 	pair, err := o.read()
 	if err == nil {
 		return pair, nil
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.good == nil || time.Now().After(o.good.Leaf.NotAfter) {
+	if o.good == nil || o.good.Leaf == nil || time.Now().After(o.good.Leaf.NotAfter) {
 		return nil, err
 	}
 	return o.good, nil

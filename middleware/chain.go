@@ -53,13 +53,16 @@ func (c *chain) head() *record.Record { return c.rs[0] }
 
 // run ends when all are settled or the delivery is over. A panic here is a hook's or a port's; the others go on.
 func (c *chain) run() {
+	first := c.head()
 	defer func() {
-		c.holding.end(false)
+		if p := recover(); p != nil {
+			_ = c.rt.stray(first, p) // it has told the hooks; the records are given back with the message
+		}
+	}()
+	defer func() {
 		c.turn.Release()
 		c.doubt.clear(c.rt.Gates)
-		if p := recover(); p != nil {
-			_ = c.rt.stray(c.rs[0], p) // it has told the hooks; the records are given back with the message
-		}
+		c.holding.end(false) // the last: it calls a hook, which may panic again
 	}()
 	for len(c.rs) > 0 && c.step() {
 	}

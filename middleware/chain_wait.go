@@ -39,11 +39,12 @@ func (c *chain) wait(d Decision) bool {
 // gate is not shut. It follows the breaker, and for what that does not count (a bulkhead of somebody else's, an outage
 // that is over by now) nothing stops the next call.
 func (c *chain) ask(gate *downstream.Gate, d Decision) bool {
-	wait := time.Duration(0)
-	if c.fault.Class != fault.ClassUnavailable { // there it is the breaker's own time, which the gate knows
-		wait = d.Wait
+	wait := d.Wait
+	_, shut := gate.Since()
+	if c.fault.Class == fault.ClassUnavailable && (shut || c.fault.Refused()) { // the gate has its time, and the breaker its own
+		wait = 0
 	}
-	if _, shut := gate.Since(); !shut {
+	if !shut {
 		least := backoff.Exponential(c.rt.Retry.Base, c.rt.Retry.Cap, c.free-1)
 		wait = max(wait, least/2+backoff.Jitter(least/2))
 	}

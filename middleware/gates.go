@@ -25,8 +25,9 @@ type Gates struct {
 	// pass of it is for one call.
 	called *downstream.Gate
 	doubts doubts
-	// letters are the records that wait for the dead letter topic.
+	// letters are the records that wait for the dead letter topic; full is since when these are too many, in Unix nanoseconds.
 	letters atomic.Int64
+	full    atomic.Int64
 
 	mu       sync.Mutex
 	watchers map[int]func()
@@ -137,6 +138,7 @@ const mostLetters = 1000
 // waitForLetter counts a record that waits for the dead letter topic, until over is called.
 func (s *Gates) waitForLetter() (over func()) {
 	if s.letters.Add(1) == mostLetters {
+		s.full.Store(time.Now().UnixNano())
 		s.changed()
 	}
 	return func() {
@@ -172,6 +174,9 @@ func (s *Gates) Down() map[string]time.Time {
 		if since, shut := g.Since(); shut {
 			down[g.Name()] = since
 		}
+	}
+	if s.letters.Load() >= mostLetters && down[fault.DeadLetterTopic].IsZero() { // letters that are too large shut no gate
+		down[fault.DeadLetterTopic] = time.Unix(0, s.full.Load())
 	}
 	if since, shut := s.doubts.since(); shut && down[s.called.Name()].IsZero() {
 		down[s.called.Name()] = since

@@ -364,6 +364,23 @@ func TestDeadLetter(t *testing.T) {
 		}
 	})
 
+	bubble(t, "AThousandLettersThatAreTooLargeStopTheRouteAndReadinessSaysSo", func(t *testing.T) {
+		b := newBench(t)
+		b.topic.write = func(context.Context, dlq.Letter) error {
+			if time.Since(b.began) < time.Hour {
+				return dlq.ErrTooLarge
+			}
+			return nil
+		}
+		c := b.claim(t, 1, 100, b.handler(t, func(*message.Message) error { return errBoom }))
+		c.add(recs(3000, ownKey)...)
+		elapse(time.Minute)
+		require.True(t, b.rt.Gates.Shut())
+		require.Contains(t, b.rt.Gates.Down(), fault.DeadLetterTopic)
+		c.idle()
+		require.NotContains(t, b.rt.Gates.Down(), fault.DeadLetterTopic)
+	})
+
 	bubble(t, "NothingSeemsToHoldWhileATryRuns", func(t *testing.T) {
 		b := newBench(t)
 		var holding atomic.Int32

@@ -128,7 +128,11 @@ func exclusively(ctx context.Context, pool *pgxpool.Pool, f func(*goose.Provider
 	if err != nil {
 		return fmt.Errorf("connect to migrate: %w", err)
 	}
-	defer func() { _ = guard.Rollback(context.WithoutCancel(ctx)) }()
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pools.Grace) // a server that hangs ends the lock as well
+		defer cancel()
+		_ = guard.Rollback(ctx)
+	}()
 	// Others may wait long behind a big migration: the database's own time limits are not for this transaction.
 	const patient = "set local lock_timeout = 0; set local statement_timeout = 0; " +
 		"set local idle_in_transaction_session_timeout = 0"

@@ -22,15 +22,9 @@ create table headrace.suspects (
 
 comment on table headrace.suspects is 'records that run alone, and how many processes have died in each';
 
-alter table headrace.claim_starts
-    drop column marked, drop column marked_by, drop column marked_at,
-    drop column killer, drop column kills, drop column killed, drop column killed_at;
-
-comment on table headrace.claim_starts is 'deaths of claims at an unmoved offset';
+-- Its other columns were the marks of builds before this one, which may run beside it while they are replaced.
+comment on table headrace.claim_starts is 'deaths of claims at an unmoved offset; killer, marked and what belongs to them are unused';
 
 -- +goose Down
-alter table headrace.claim_starts
-    add column marked bigint, add column marked_by uuid, add column marked_at timestamptz,
-    add column killer bigint, add column kills int not null default 0, add column killed uuid, add column killed_at timestamptz;
 comment on table headrace.claim_starts is 'deaths of claims at an unmoved offset, and the record that runs alone';
 drop table headrace.suspects;
