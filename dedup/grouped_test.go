@@ -396,7 +396,7 @@ func testBatch(t *testing.T) {
 	t.Run("HandlerThatIgnoresItsDeadlineIsStuck", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t, setup{
-			cfg: Config{HardGrace: 100 * time.Millisecond}, route: RouteConfig{AttemptTimeout: 100 * time.Millisecond},
+			cfg: Config{HardGrace: 100 * time.Millisecond}, route: RouteConfig{AttemptTimeout: 500 * time.Millisecond},
 		})
 		release := make(chan struct{})
 		defer close(release)

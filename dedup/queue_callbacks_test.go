@@ -165,7 +165,7 @@ func testQueueCallbacks(t *testing.T) {
 	t.Run("HangsAndIsStuckAlone", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t, setup{
-			cfg: Config{HardGrace: 100 * time.Millisecond}, route: RouteConfig{AttemptTimeout: 100 * time.Millisecond},
+			cfg: Config{HardGrace: 100 * time.Millisecond}, route: RouteConfig{AttemptTimeout: 500 * time.Millisecond},
 		})
 		release := make(chan struct{})
 		defer close(release)

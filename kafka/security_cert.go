@@ -38,8 +38,8 @@ func (o *ownCertificate) forConnection(asked *tls.CertificateRequestInfo) (*tls.
 	if err != nil {
 		return nil, err
 	}
-	if asked.SupportsCertificate(pair) != nil {
-		return new(tls.Certificate), nil
+	if none := asked.SupportsCertificate(pair) != nil; none {
+		pair = new(tls.Certificate)
 	}
 	return pair, nil
 }
