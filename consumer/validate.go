@@ -68,6 +68,6 @@ func negatives(of string, ds []Term) []Problem {
 	return ps
 }
 
-func negative(of, name, value, kind string) Problem {
-	return Problem{What: fmt.Sprintf("%s: %s is %s", of, name, value), Fix: "leave it 0 for its default, or give a positive " + kind}
+func negative(of, name, value, sort string) Problem {
+	return Problem{What: fmt.Sprintf("%s: %s is %s", of, name, value), Fix: "leave it 0 for its default, or give a positive " + sort}
 }

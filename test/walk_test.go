@@ -57,7 +57,7 @@ func TestNewcomersWalk(t *testing.T) {
 	const first = "go run ./cmd/demo-consumer --stay"
 	readme, err := os.ReadFile(filepath.Join("..", "README.md"))
 	require.NoError(t, err)
-	require.Contains(t, string(readme), "\n"+first+"\n")
+	require.Contains(t, string(readme), "\n"+first+" #")
 
 	demo := k.typed(first + " --records 1500 --pace 500ms --outage 0 --payments-outage 0")
 	var out lockedText
