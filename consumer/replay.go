@@ -82,17 +82,16 @@ func (c *Consumer) replayTopics(found topics) []replayTopic {
 
 // lookAtReplayTopics finds what is wrong with the replay topics, and adds those that exist to found. With create it
 // creates missing ones if it may; without, one that Run would create is no problem.
-func (c *Consumer) lookAtReplayTopics(ctx context.Context, admin *kafka.Admin, found topics, create bool, heard func()) []Problem {
+func (c *Consumer) lookAtReplayTopics(ctx context.Context, cluster dlq.Topics, found topics, create bool) []Problem {
 	var ps []Problem
 	for _, want := range c.replayTopics(found) {
-		heard()
-		have, err := admin.Topic(ctx, want.name)
+		have, err := cluster.Topic(ctx, want.name)
 		missing := errors.Is(err, kafka.ErrUnknownTopic)
 		if missing && c.cfg.CreateDeadLetterTopics && !create {
 			continue
 		}
 		if missing && c.cfg.CreateDeadLetterTopics {
-			have, err = want.create(ctx, admin)
+			have, err = want.create(ctx, cluster)
 		}
 		if err != nil {
 			ps = append(ps, want.unusable(because(ctx, err)))
@@ -104,11 +103,11 @@ func (c *Consumer) lookAtReplayTopics(ctx context.Context, admin *kafka.Admin, f
 	return ps
 }
 
-func (t replayTopic) create(ctx context.Context, admin *kafka.Admin) (kafka.Topic, error) {
-	if err := admin.CreateTopic(ctx, t.needs().Spec(t.name, t.source)); err != nil {
+func (t replayTopic) create(ctx context.Context, cluster dlq.Topics) (kafka.Topic, error) {
+	if err := cluster.CreateTopic(ctx, t.needs().Spec(t.name, t.source)); err != nil {
 		return kafka.Topic{}, err
 	}
-	return admin.Topic(ctx, t.name)
+	return cluster.Topic(ctx, t.name)
 }
 
 func (t replayTopic) needs() dlq.ReplayNeeds { return dlq.NeedsOf(t.letters...) }

@@ -42,12 +42,11 @@ func (c *Consumer) lookAtBroker(ctx context.Context, create bool) (topics, []Pro
 	defer admin.Close()
 	ctx, heard, stop := untilSilent(ctx)
 	defer stop()
+	cluster := patient{admin, heard}
 	found := topics{}
 	var ps []Problem
 	for _, name := range c.sources() {
-		t, err := admin.Topic(ctx, name)
-		heard()
-		switch {
+		switch t, err := cluster.Topic(ctx, name); {
 		case errors.Is(err, kafka.ErrUnknownTopic):
 			ps = append(ps, c.unknownTopic(name, err))
 		case err != nil:
@@ -60,20 +59,19 @@ func (c *Consumer) lookAtBroker(ctx context.Context, create bool) (topics, []Pro
 	if create {
 		letters = c.createDeadLetters
 	}
-	ps = append(ps, letters(ctx, admin, found, heard)...)
-	c.lookUpLetters(ctx, admin, found, heard)
+	ps = append(ps, letters(ctx, cluster, found)...)
+	c.lookUpLetters(ctx, cluster, found)
 	// Not made after dead letter topics that are to be changed first: they would be made after the wrong ones.
-	ps = append(ps, c.lookAtReplayTopics(ctx, admin, found, create && len(ps) == 0, heard)...)
+	ps = append(ps, c.lookAtReplayTopics(ctx, cluster, found, create && len(ps) == 0)...)
 	return found, append(append(ps, c.retentionProblems(found)...), c.keyProblems(found)...)
 }
 
 // lookUpLetters adds the dead letter topics that exist. What is wrong with the others is known already.
-func (c *Consumer) lookUpLetters(ctx context.Context, admin *kafka.Admin, found topics, heard func()) {
+func (c *Consumer) lookUpLetters(ctx context.Context, cluster dlq.Topics, found topics) {
 	for _, s := range c.specs {
-		if t, err := admin.Topic(ctx, s.options.DeadLetterTopic); err == nil {
+		if t, err := cluster.Topic(ctx, s.options.DeadLetterTopic); err == nil {
 			found[s.options.DeadLetterTopic] = t
 		}
-		heard()
 	}
 }
 
@@ -120,41 +118,36 @@ func (c *Consumer) letterPlans(found topics, create bool) []dlq.Plan {
 }
 
 // createDeadLetters checks the dead letter topics, and creates them if it may.
-func (c *Consumer) createDeadLetters(ctx context.Context, admin *kafka.Admin, found topics, heard func()) []Problem {
-	return letterProblems(ctx, admin, c.letterPlans(found, c.cfg.CreateDeadLetterTopics), heard)
+func (c *Consumer) createDeadLetters(ctx context.Context, cluster dlq.Topics, found topics) []Problem {
+	return letterProblems(ctx, dlq.Check(ctx, cluster, c.letterPlans(found, c.cfg.CreateDeadLetterTopics)...))
 }
 
 // checkDeadLetters creates nothing: a missing topic that Run would create is left out.
-func (c *Consumer) checkDeadLetters(ctx context.Context, admin *kafka.Admin, found topics, heard func()) []Problem {
+func (c *Consumer) checkDeadLetters(ctx context.Context, cluster dlq.Topics, found topics) []Problem {
 	var plans []dlq.Plan
 	for _, p := range c.letterPlans(found, false) {
-		_, err := admin.Topic(ctx, p.Topic)
-		heard()
+		_, err := cluster.Topic(ctx, p.Topic)
 		if errors.Is(err, kafka.ErrUnknownTopic) && c.cfg.CreateDeadLetterTopics {
 			continue
 		}
 		plans = append(plans, p)
 	}
-	return letterProblems(ctx, admin, plans, heard)
+	return letterProblems(ctx, dlq.Check(ctx, cluster, plans...))
 }
 
-// letterProblems goes through the plans one by one. A cluster that cannot be asked about one is not asked about the next.
-func letterProblems(ctx context.Context, admin *kafka.Admin, plans []dlq.Plan, heard func()) (ps []Problem) {
-	for _, plan := range plans {
-		err := dlq.Check(ctx, admin, plan)
-		heard()
-		var check *dlq.CheckError
-		if err != nil && !errors.As(err, &check) {
-			return []Problem{{What: "the dead letter topics cannot be checked", Err: because(ctx, err)}}
-		}
-		if check == nil {
-			continue
-		}
-		for _, p := range check.Problems {
-			ps = append(ps, Problem{
-				What: fmt.Sprintf("dead letter topic %q of %q: %s", p.Topic, p.Source, p.What),
-				Fix:  p.Fix + createHint(p),
-			})
+func letterProblems(ctx context.Context, err error) []Problem {
+	if err == nil {
+		return nil
+	}
+	var check *dlq.CheckError
+	if !errors.As(err, &check) {
+		return []Problem{{What: "the dead letter topics cannot be checked", Err: because(ctx, err)}}
+	}
+	ps := make([]Problem, len(check.Problems))
+	for i, p := range check.Problems {
+		ps[i] = Problem{
+			What: fmt.Sprintf("dead letter topic %q of %q: %s", p.Topic, p.Source, p.What),
+			Fix:  p.Fix + createHint(p),
 		}
 	}
 	return ps

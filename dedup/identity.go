@@ -253,8 +253,7 @@ func (s spot) hash() int64 {
 }
 
 // key rises with the offset: a UUIDv8 of 60 bits for the partition and 62 for the offset. Each partition's rows then stand
-// side by side in the inbox's index, where a hash would touch another of its pages with every row: over ten million rows
-// that is most of what a row costs.
+// side by side in the inbox's index, where a hash would touch another of its pages with every row.
 func (s spot) key() (u uuid.UUID) {
 	binary.BigEndian.PutUint64(u[:8], s.stream())
 	u[6] = u[6]&0x0f | 0x80

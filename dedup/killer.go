@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/record"
 )
 
@@ -85,13 +86,7 @@ func (g *group) othersLive() bool {
 
 // rest waits before the record's next try, unless its delivery ends.
 func (g *group) rest(e *entry, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-e.r.Soft():
-	case <-e.c.ctx.Done():
-	}
+	backoff.WaitUnless(e.c.ctx, d, e.r.Soft())
 }
 
 // convict gives its verdict to a record that was alone three times when the connection was lost. Should its last COMMIT

@@ -325,9 +325,6 @@ func deleteBefore(t *testing.T, brokers []string, topic string, offset int64) {
 
 func TestRead_CompactionLeavesGapsUpToTheEnd(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("starts a broker of its own")
-	}
 	brokers := kafkatest.Start(t, 1, "log.cleaner.backoff.ms=50", "log.cleaner.min.compaction.lag.ms=0").Brokers()
 	topic := kafkatest.Topic(t, brokers, 1, "cleanup.policy", "compact", "segment.bytes", "1048576", "min.cleanable.dirty.ratio", "0.001")
 	write := func(key string, i int64) {

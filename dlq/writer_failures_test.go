@@ -200,9 +200,6 @@ func TestWriterFailures(t *testing.T) {
 // TestWriterOnBrokersThatStop writes while the brokers are held in their tracks and after that.
 func TestWriterOnBrokersThatStop(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("starts and restarts a broker of its own")
-	}
 	c := kafkatest.Start(t, 1)
 	from := source(t, c.Brokers(), 1)
 	w := writer(t, dlq.WriterConfig{Client: clientOf(c.Brokers()), Timeout: 3 * time.Second})

@@ -10,6 +10,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/headrace/headrace/internal/backoff"
 )
 
 // again is the wait before what another call's record caused is tried again.
@@ -97,7 +99,7 @@ func (s shipment) together(parcels []*parcel) {
 	for left := parcels; len(left) > 0; {
 		s.attempt(left)
 		if left = s.neighbours(left); len(left) > 0 {
-			s.pause()
+			backoff.Wait(s.life, again)
 		}
 	}
 	for _, q := range parcels {
@@ -210,15 +212,6 @@ func (s shipment) neighbours(parcels []*parcel) []*parcel {
 		}
 	}
 	return left
-}
-
-func (s shipment) pause() {
-	timer := time.NewTimer(again)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-s.life.Done():
-	}
 }
 
 // forClient copies nothing but the headers' frame.

@@ -16,9 +16,6 @@ import (
 
 // TestSourceLossOnARealBroker cuts off what was not read, and then makes the topic anew.
 func TestSourceLossOnARealBroker(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs the real broker")
-	}
 	t.Parallel()
 	brokers := kafkatest.Real(t).Brokers()
 	topic, group, admin := kafkatest.Topic(t, brokers, 2), kafkatest.Name(t), kafkatest.Admin(t, brokers)

@@ -27,9 +27,6 @@ type realGroup struct {
 
 func newRealGroup(t *testing.T, partitions int32) *realGroup {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs the real broker")
-	}
 	t.Parallel()
 	brokers := kafkatest.Real(t).Brokers()
 	return &realGroup{t: t, brokers: brokers, topic: kafkatest.Topic(t, brokers, int(partitions)), group: kafkatest.Name(t), partitions: partitions}

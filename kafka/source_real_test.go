@@ -23,9 +23,6 @@ func long() bool { return os.Getenv("HEADRACE_LONG") != "" }
 
 // TestSourceChurnOnARealBroker is TestSourceChurn in real time; HEADRACE_LONG makes it 45 s instead of 15.
 func TestSourceChurnOnARealBroker(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs the real broker")
-	}
 	t.Parallel()
 	d := 15 * time.Second
 	if long() {
@@ -46,9 +43,6 @@ func TestSourceChurnOnARealBroker(t *testing.T) {
 // TestSourceMemoryIsBoundedBehindASlowHandler has a backlog of a million records (200,000 without HEADRACE_LONG) and a
 // handler that takes one.
 func TestSourceMemoryIsBoundedBehindASlowHandler(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs the real broker")
-	}
 	backlog := 200_000
 	if long() {
 		backlog = 1_000_000

@@ -27,9 +27,6 @@ func TestSourceIsAWatermillSubscriber(t *testing.T) {
 
 // TestSourceIsAWatermillSubscriberOnARealBroker is the same on the real one.
 func TestSourceIsAWatermillSubscriberOnARealBroker(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs the real broker")
-	}
 	t.Parallel()
 	real := kafkatest.Real(t)
 	universal(t, real.Brokers(), func(topic string) {

@@ -36,6 +36,7 @@ func (l *ledger) checkCharges() {
 		most := l.copies[id] + l.vain[id]
 		if e.outcome != record.Effected && chargedInVain(e.kind) {
 			most++
+			l.report.ChargedInVain++
 		}
 		switch {
 		case !known:

@@ -84,7 +84,7 @@ func demonstrate(t *testing.T, args ...string) report {
 	require.True(t, r.Balanced, r.Problems)
 	require.Equal(t, r.Records, r.sum())
 	require.Zero(t, r.DoubleCharges)
-	require.GreaterOrEqual(t, r.Charges, r.Effected)
+	require.Equal(t, r.Effected+r.ChargedInVain, r.Charges, "each effected order once, and those that died after it")
 	require.Positive(t, r.Dead)
 	require.Positive(t, r.BreakerOpened, "the payment service was away long enough")
 	require.NotContains(t, r.DeadByReason, "unknown_outcome", "an outage killed it")
@@ -123,7 +123,7 @@ func TestReportHasTheKeysThatScriptsReadItBy(t *testing.T) {
 	for _, key := range []string{
 		"records", "effected", "duplicate", "skipped", "dead", "parked", "balanced", "dead_by_reason",
 		"events", "notices", "degraded", "parked_meanwhile", "order_kept",
-		"store", "charges", "double_charges", "breaker_opened", "rebalances", "seconds", "rate",
+		"store", "charges", "charged_in_vain", "double_charges", "breaker_opened", "rebalances", "seconds", "rate",
 	} {
 		require.Contains(t, keys(report{}), key)
 	}

@@ -167,7 +167,7 @@ func TestLedger(t *testing.T) {
 		require.Equal(t, 9, r.Records)
 		require.Equal(t, []int{3, 1, 1, 4, 0}, []int{r.Effected, r.Duplicate, r.Skipped, r.Dead, r.Parked})
 		require.Equal(t, map[string]int{"id_conflict": 1, "panic": 1, "exhausted": 1, "permanent": 1}, r.DeadByReason)
-		require.Equal(t, []int{4, 0, 1}, []int{r.Charges, r.DoubleCharges, r.Replayed})
+		require.Equal(t, []int{4, 1, 0, 1}, []int{r.Charges, r.ChargedInVain, r.DoubleCharges, r.Replayed})
 	})
 
 	// 19 orders were charged twice after a replay with --new-id, which somebody had asked for: NOT BALANCED.

@@ -52,9 +52,10 @@ func (s *scenario) bank(ctx context.Context) error {
 		return nil
 	}
 	defer d.payments.BankAway(false)
+	d.progress.note("the bank of %d accounts is away", accounts/bankShare)
 	eventually(ctx, patience, func() bool { return d.payments.BankRefusals() >= attempts })
 	backoff.Wait(ctx, parkedFor/2) // others follow
-	d.progress.note("the bank of %d accounts is back; many of its orders are parked", accounts/bankShare)
+	d.progress.note("that bank is back; many of its orders are parked", accounts/bankShare)
 	return nil
 }
 

@@ -31,9 +31,10 @@ type report struct {
 	Replayed int `json:"replayed"`
 	// NewIDs are those of the effected that contradicted an earlier record of their id, and were replayed with a new one.
 	NewIDs int `json:"new_ids"`
-	// Charges are the payment service's, DoubleCharges the orders that have more of them than anybody asked for, ChargedAnew
-	// those that have more than one because of a replay with a new id.
+	// Charges are the payment service's, ChargedInVain the orders among them that died after theirs, DoubleCharges those that
+	// have more than anybody asked for, ChargedAnew those that have more than one because of a replay with a new id.
 	Charges       int `json:"charges"`
+	ChargedInVain int `json:"charged_in_vain"`
 	DoubleCharges int `json:"double_charges"`
 	ChargedAnew   int `json:"charged_anew"`
 	// Events are the order-charged events by id, Notices what the second consumer made of them: one each.
@@ -100,11 +101,11 @@ ledger of %s for %s, counted from Postgres, the topics and the payment service
 + %8d dead      %s
 + %8d parked    %s
 = %8d of %d records
-%d charges, %d orders charged twice%s
+%d charges%s, %d orders charged twice%s
 %d order-charged events through the outbox, %d notices by a second consumer group%s
 %s%s
 `, r.Topic, r.Group, r.Effected, r.risen(), r.Duplicate, r.unknown(), r.Skipped, r.Dead, r.reasons(), r.Parked, r.waited(), r.sum(), r.Records,
-		r.Charges, r.DoubleCharges, r.askedFor(), r.Events, r.Notices, r.substitutes(), r.run(), r.verdict())
+		r.Charges, r.inVain(), r.DoubleCharges, r.askedFor(), r.Events, r.Notices, r.substitutes(), r.run(), r.verdict())
 	return err
 }
 
@@ -115,6 +116,14 @@ func (r *report) run() string {
 	}
 	return fmt.Sprintf("%.1f s, %.0f records/s, %d rebalances, %d holds, breaker opened %d times\n",
 		r.Seconds, r.Rate, r.Rebalances, r.Holds, r.BreakerOpened)
+}
+
+// inVain are charges of orders that died after them: a replay posts such an order with the charge that it has.
+func (r *report) inVain() string {
+	if r.ChargedInVain == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d of them of orders that died after it", r.ChargedInVain)
 }
 
 // askedFor are the second charges that an operator wanted.
@@ -181,11 +190,11 @@ func counts(of map[string]int) string {
 
 func (r *report) verdict() string {
 	if r.Balanced && r.NewIDs > 0 {
-		return fmt.Sprintf("balanced: every order was charged and posted exactly once, and once more for each of the %d that --new-id let run "+
+		return fmt.Sprintf("balanced: every effected order was charged and posted exactly once, and once more for each of the %d that --new-id let run "+
 			"beside it; only faulty ones are dead", r.NewIDs)
 	}
 	if r.Balanced {
-		return "balanced: every order was charged and posted exactly once, and only the faulty ones are dead"
+		return "balanced: every effected order was charged and posted exactly once, and only faulty ones are dead"
 	}
 	text := "NOT BALANCED"
 	for _, p := range r.Problems {

@@ -95,9 +95,6 @@ func parsed(list string) map[string]string {
 
 func TestKafka(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("starts a broker of its own")
-	}
 	b := startBroker(t)
 	t.Run("FromAnotherContainer", func(t *testing.T) {
 		t.Parallel()

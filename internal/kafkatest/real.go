@@ -34,6 +34,7 @@ var shared = sync.OnceValues(func() (*Cluster, error) { return launch(1, with())
 // to keep apart, see [Topic] and [Name].
 func Real(t testing.TB) *Cluster {
 	t.Helper()
+	short(t)
 	if brokers := os.Getenv(BrokersEnv); brokers != "" {
 		return &Cluster{brokers: strings.Split(brokers, ",")}
 	}
@@ -60,13 +61,23 @@ func start(t testing.TB, nodes int, env func(*Cluster) []string) *Cluster {
 	return c
 }
 
+// short skips the test under -short, which is for who has no time for a broker: but where one is required nothing skips.
+func short(t testing.TB) {
+	t.Helper()
+	if testing.Short() && !required() {
+		t.Skip("-short leaves the real broker out")
+	}
+}
+
+func required() bool { return os.Getenv("CI") == "true" || os.Getenv(RequireEnv) == "1" }
+
 // need skips the test, or fails it where the real broker is required, when there is no way to start one.
 func need(t testing.TB) {
 	t.Helper()
-	required := os.Getenv("CI") == "true" || os.Getenv(RequireEnv) == "1"
+	short(t)
 	switch reason := missing(); {
 	case reason == "":
-	case required:
+	case required():
 		t.Fatalf("the real broker is required here, and %s", reason)
 	default:
 		t.Skipf("no real broker: %s (make test says how to add it)", reason)

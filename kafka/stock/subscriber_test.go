@@ -17,9 +17,6 @@ func brokers(t *testing.T, test func(t *testing.T, brokers []string)) {
 		test(t, kafkatest.Fake(t).ListenAddrs())
 	})
 	t.Run("Real", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("needs the real broker")
-		}
 		t.Parallel()
 		test(t, kafkatest.Real(t).Brokers())
 	})

@@ -28,9 +28,6 @@ func TestSubscriberIsAWatermillSubscriber(t *testing.T) {
 		})
 	})
 	t.Run("Real", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("needs the real broker")
-		}
 		t.Parallel()
 		brokers := kafkatest.Real(t).Brokers()
 		universal(t, brokers, func(topic string) { kafkatest.CreateTopic(t, brokers, topic, 4) })

@@ -77,14 +77,7 @@ func ended(o *owned) bool {
 
 // pause reports false when the claim ends meanwhile.
 func (o *owned) pause(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-o.Soft():
-		return false
-	}
+	return backoff.WaitUnless(context.Background(), d, o.Soft())
 }
 
 // leadersID is the id that the partition's leader knows its topic by, and who that is. leader is whom to ask first.

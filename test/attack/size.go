@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/test/attack/lab"
 )
 
@@ -79,7 +80,7 @@ func largest(ctx context.Context, s *lab.Site, lasts time.Duration) (most size) 
 			max(most.Goroutines, now.Goroutines), max(most.Files, now.Files), max(most.Sockets, now.Sockets),
 			max(most.Sessions, now.Sessions), max(most.MiB, now.MiB), max(most.Live, now.Live),
 		}
-		if time.Now().After(end) || !pause(ctx, 500*time.Millisecond) {
+		if time.Now().After(end) || !backoff.Wait(ctx, 500*time.Millisecond) {
 			return most
 		}
 	}
@@ -89,21 +90,9 @@ func largest(ctx context.Context, s *lab.Site, lasts time.Duration) (most size) 
 func settled(ctx context.Context, s *lab.Site, before size, patience time.Duration) (now size) {
 	for end := time.Now().Add(patience); ; {
 		now, _ = sizes(ctx, s, s.Members.Running())
-		if len(now.excess(before)) == 0 || time.Now().After(end) || !pause(ctx, 500*time.Millisecond) {
+		if len(now.excess(before)) == 0 || time.Now().After(end) || !backoff.Wait(ctx, 500*time.Millisecond) {
 			return now
 		}
-	}
-}
-
-// pause says false when ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

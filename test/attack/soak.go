@@ -12,6 +12,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/test/attack/faults"
 	"github.com/headrace/headrace/test/attack/lab"
 	"github.com/headrace/headrace/test/attack/load"
@@ -156,7 +157,7 @@ func (k *soak) work(ctx context.Context) map[string]int {
 
 // at waits for a moment of a cycle, and says false when the soak is over.
 func (k *soak) at(ctx context.Context, n int, moment time.Duration) bool {
-	return pause(ctx, time.Until(k.began.Add(time.Duration(n)*cycle+moment)))
+	return backoff.Wait(ctx, time.Until(k.began.Add(time.Duration(n)*cycle+moment)))
 }
 
 // breakThings is a fault a cycle, each kind before any comes again.
@@ -189,7 +190,7 @@ func (k *soak) rebalance(ctx context.Context) {
 			slog.Error("soak", "err", err)
 			return
 		}
-		pause(ctx, staysFor)
+		backoff.Wait(ctx, staysFor)
 		over()
 		if n%2 == 0 {
 			third.Down()

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"time"
+
+	"github.com/headrace/headrace/internal/backoff"
 )
 
 const (
@@ -23,7 +25,7 @@ const middleSQL = `select extract(epoch from percentile_disc(0.9) within group (
 // topRate writes a backlog and has it read: records a second until all routes are done with them.
 func (k *soak) topRate(ctx context.Context) (float64, error) {
 	l := k.load(ctx, k.seed+1, backlogRate) // a seed of its own: the same ids again would be duplicates
-	for end := time.Now().Add(backlogTime); k.tally.records() < backlog && time.Now().Before(end) && pause(ctx, time.Second); {
+	for end := time.Now().Add(backlogTime); k.tally.records() < backlog && time.Now().Before(end) && backoff.Wait(ctx, time.Second); {
 	}
 	var n int64
 	for _, w := range l.Stop() {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/test/attack/audit"
 	"github.com/headrace/headrace/test/attack/lab"
 	"github.com/headrace/headrace/test/attack/member"
@@ -79,7 +80,7 @@ func (t *tally) records() (n int64) {
 // end waits until nothing has come for some seconds, with nobody writing any more, and gives the counts.
 func (t *tally) end(ctx context.Context) (map[string]counts, error) {
 	const quiet = 10 * time.Second
-	for pause(ctx, time.Second) {
+	for backoff.Wait(ctx, time.Second) {
 		t.mu.Lock()
 		seen, still := maps.Clone(t.seen), time.Since(t.moved) > quiet
 		t.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/test/attack/lab"
 )
 
@@ -27,7 +28,7 @@ func forbidLetters(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 	rules = append(rules, rule().Allow(everybody).AllowHosts("*").Operations(kadm.OpAll))
 	err := permit(ctx, s, rules)
 	if err == nil {
-		hold(ctx, between(rng, 3*time.Second, 12*time.Second))
+		backoff.Wait(ctx, between(rng, 3*time.Second, 12*time.Second))
 	}
 	return errors.Join(err, forget(context.WithoutCancel(ctx), s, rules))
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/test/attack/lab"
 )
 
@@ -27,7 +28,7 @@ func killed(ctx context.Context, s *lab.Site, rng *rand.Rand, nodes ...int) erro
 			return err
 		}
 	}
-	hold(ctx, between(rng, time.Second, 8*time.Second))
+	backoff.Wait(ctx, between(rng, time.Second, 8*time.Second))
 	back := make(chan error, len(nodes))
 	for _, node := range nodes {
 		go func() { back <- s.Kafka.Do("restart", node) }()
@@ -80,7 +81,7 @@ func pauseBroker(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 	if err := s.Kafka.Do("pause", node); err != nil {
 		return err
 	}
-	hold(ctx, between(rng, 2*time.Second, 12*time.Second)) // it is fenced after 6 s
+	backoff.Wait(ctx, between(rng, 2*time.Second, 12*time.Second)) // it is fenced after 6 s
 	return s.Kafka.Do("resume", node)
 }
 

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/test/attack/lab"
 	"github.com/headrace/headrace/test/attack/member"
@@ -32,7 +33,7 @@ func some(s *lab.Site, rng *rand.Rand) *lab.Slot { return s.Members.Slots[rng.In
 // killConsumer is a SIGKILL; the process is started again at once.
 func killConsumer(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 	some(s, rng).Signal(syscall.SIGKILL)
-	hold(ctx, between(rng, time.Second, 4*time.Second))
+	backoff.Wait(ctx, between(rng, time.Second, 4*time.Second))
 	return nil
 }
 
@@ -40,7 +41,7 @@ func killConsumer(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 func pauseConsumer(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 	slot := some(s, rng)
 	slot.Signal(syscall.SIGSTOP)
-	hold(ctx, between(rng, 3*time.Second, 15*time.Second)) // a session is 6 s
+	backoff.Wait(ctx, between(rng, 3*time.Second, 15*time.Second)) // a session is 6 s
 	slot.Signal(syscall.SIGCONT)
 	return nil
 }
@@ -51,7 +52,7 @@ func termConsumer(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 		return slot.Up()
 	}
 	err := slot.Term()
-	hold(ctx, between(rng, 0, 2*time.Second))
+	backoff.Wait(ctx, between(rng, 0, 2*time.Second))
 	return errors.Join(err, slot.Up())
 }
 
@@ -61,7 +62,7 @@ func rollConsumers(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 		if err := errors.Join(slot.Term(), slot.Up()); err != nil {
 			return err
 		}
-		if !hold(ctx, between(rng, 500*time.Millisecond, 2*time.Second)) {
+		if !backoff.Wait(ctx, between(rng, 500*time.Millisecond, 2*time.Second)) {
 			return nil
 		}
 	}
@@ -81,7 +82,7 @@ func replaceAll(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 	var errs []error
 	for _, slot := range s.Members.Running() {
 		errs = append(errs, slot.Term(), slot.Up())
-		hold(ctx, between(rng, 0, 2*time.Second))
+		backoff.Wait(ctx, between(rng, 0, 2*time.Second))
 	}
 	return errors.Join(errs...)
 }
@@ -108,7 +109,7 @@ func scaleConsumers(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 		if err := s.Members.Scale(n); err != nil {
 			return err
 		}
-		if !hold(ctx, between(rng, time.Second, 4*time.Second)) {
+		if !backoff.Wait(ctx, between(rng, time.Second, 4*time.Second)) {
 			return nil
 		}
 	}

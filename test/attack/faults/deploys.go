@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/test/attack/lab"
 	"github.com/headrace/headrace/test/attack/member"
 )
@@ -20,7 +21,7 @@ func badDeploy(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 	if err == nil {
 		err = flood(ctx, s, rng)
 	}
-	hold(ctx, between(rng, time.Second, 6*time.Second))
+	backoff.Wait(ctx, between(rng, time.Second, 6*time.Second))
 	return errors.Join(err, deploy(context.WithoutCancel(ctx), s, rng, ""))
 }
 
@@ -42,7 +43,7 @@ func flood(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 	}
 	for deadline := time.Now().Add(patience); ; {
 		now, err := end(ctx, s, letters)
-		if err != nil || now-before >= member.FloodRun || !hold(ctx, 200*time.Millisecond) {
+		if err != nil || now-before >= member.FloodRun || !backoff.Wait(ctx, 200*time.Millisecond) {
 			return err
 		}
 		if time.Now().After(deadline) {

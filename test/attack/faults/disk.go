@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/test/attack/lab"
 )
 
@@ -22,11 +23,11 @@ func fillDisk(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	hold(ctx, between(rng, time.Second, 5*time.Second))
+	backoff.Wait(ctx, between(rng, time.Second, 5*time.Second))
 	if ends {
 		_ = s.Exec(context.WithoutCancel(ctx), `select pg_switch_wal()`) // it may be down already
 	}
-	hold(ctx, between(rng, 2*time.Second, 10*time.Second))
+	backoff.Wait(ctx, between(rng, 2*time.Second, 10*time.Second))
 	var struck error
 	if s.Exec(context.WithoutCancel(ctx), `create temp table rest as select generate_series(1, 100000)`) == nil { // 3.5 MiB
 		struck = errors.New("the disk is not full")
@@ -45,7 +46,7 @@ func back(ctx context.Context, s *lab.Site) (err error) {
 		if err == nil {
 			return nil
 		}
-		if !hold(ctx, 100*time.Millisecond) {
+		if !backoff.Wait(ctx, 100*time.Millisecond) {
 			return fmt.Errorf("the server is not back: %w", err)
 		}
 	}

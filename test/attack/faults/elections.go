@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/test/attack/lab"
 )
 
@@ -31,8 +32,8 @@ func electLeaders(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 	if err := errors.Join(err, assigned.Error()); err != nil {
 		return err
 	}
-	hold(ctx, 200*time.Millisecond) // the controller takes the new order over by itself, without copying anything
+	backoff.Wait(ctx, 200*time.Millisecond) // the controller takes the new order over by itself, without copying anything
 	_, err = s.Admin.ElectLeaders(ctx, kadm.ElectPreferredReplica, all)
-	hold(ctx, between(rng, time.Second, 3*time.Second))
+	backoff.Wait(ctx, between(rng, time.Second, 3*time.Second))
 	return err
 }

@@ -54,17 +54,5 @@ func between(rng *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(rng.Int64N(int64(most-least)+1))
 }
 
-// hold waits, and says false when ctx ends first.
-func hold(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // pick is one of them.
 func pick[T any](rng *rand.Rand, of ...T) T { return of[rng.IntN(len(of))] }

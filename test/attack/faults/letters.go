@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/test/attack/audit"
 	"github.com/headrace/headrace/test/attack/lab"
 )
@@ -28,7 +29,7 @@ func letters() []Fault {
 const tooLarge = "50"
 
 func aWhile(ctx context.Context, _ *lab.Site, rng *rand.Rand) error {
-	hold(ctx, between(rng, 2*time.Second, 10*time.Second))
+	backoff.Wait(ctx, between(rng, 2*time.Second, 10*time.Second))
 	return nil
 }
 
@@ -38,7 +39,7 @@ func withoutANode(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 	if err := s.Kafka.Do("kill", node); err != nil {
 		return err
 	}
-	hold(ctx, between(rng, 8*time.Second, 14*time.Second))
+	backoff.Wait(ctx, between(rng, 8*time.Second, 14*time.Second))
 	return s.Kafka.Do("restart", node)
 }
 
@@ -59,7 +60,7 @@ func deleteLetters(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 	if err := alter(ctx, s, []string{name}, kadm.AlterConfig{Name: "max.message.bytes", Value: &nothing}); err != nil {
 		return err
 	}
-	hold(ctx, 2*time.Second) // what a leader has taken by now is confirmed, or never
+	backoff.Wait(ctx, 2*time.Second) // what a leader has taken by now is confirmed, or never
 	before, err := audit.Letters(ctx, s.Kafka.Brokers(), name)
 	if err != nil {
 		return err
@@ -68,7 +69,7 @@ func deleteLetters(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 	if _, err := s.Admin.DeleteTopics(ctx, name); err != nil {
 		return err
 	}
-	hold(ctx, between(rng, time.Second, 8*time.Second))
+	backoff.Wait(ctx, between(rng, time.Second, 8*time.Second))
 	if _, err := s.Admin.CreateTopic(ctx, partitions, -1, configs, name); !errors.Is(err, kerr.TopicAlreadyExists) {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/test/attack/lab"
 )
 
@@ -46,7 +47,7 @@ func poison(of wires, with func(*rand.Rand) []lab.Toxic) func(context.Context, *
 				defer func() { _ = mend() }() // its only error is that the toxic is gone
 			}
 		}
-		hold(ctx, between(rng, time.Second, 12*time.Second))
+		backoff.Wait(ctx, between(rng, time.Second, 12*time.Second))
 		return errors.Join(errs...)
 	}
 }
@@ -58,7 +59,7 @@ func refused(of wires) func(context.Context, *lab.Site, *rand.Rand) error {
 		for _, w := range of(s, rng) {
 			mends = append(mends, w.Cut())
 		}
-		hold(ctx, between(rng, 200*time.Millisecond, 8*time.Second))
+		backoff.Wait(ctx, between(rng, 200*time.Millisecond, 8*time.Second))
 		var errs []error
 		for _, mend := range mends {
 			errs = append(errs, mend())

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/test/attack/lab"
 )
 
@@ -72,7 +73,7 @@ func replayKilled(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	hold(ctx, between(rng, 0, time.Second))
+	backoff.Wait(ctx, between(rng, 0, time.Second))
 	_ = first.Process.Kill() // it may have ended
 	_ = first.Wait()
 	again, err := replay(ctx, s, source)

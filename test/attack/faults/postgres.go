@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/internal/pgtest"
 	"github.com/headrace/headrace/migrations"
 	"github.com/headrace/headrace/test/attack/lab"
@@ -35,7 +36,7 @@ func killPostgres(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 	if err := s.Postgres.Kill(); err != nil {
 		return err
 	}
-	hold(ctx, between(rng, 0, 5*time.Second))
+	backoff.Wait(ctx, between(rng, 0, 5*time.Second))
 	return s.Postgres.Start(context.WithoutCancel(ctx))
 }
 
@@ -43,7 +44,7 @@ func restartPostgres(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 	if err := s.Postgres.Stop(); err != nil {
 		return err
 	}
-	hold(ctx, between(rng, 0, 3*time.Second))
+	backoff.Wait(ctx, between(rng, 0, 3*time.Second))
 	return s.Postgres.Start(context.WithoutCancel(ctx))
 }
 
@@ -55,7 +56,7 @@ func terminateSessions(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 		if err := s.Exec(context.WithoutCancel(ctx), terminateSQL); err != nil {
 			return err
 		}
-		if !hold(ctx, between(rng, 50*time.Millisecond, 800*time.Millisecond)) {
+		if !backoff.Wait(ctx, between(rng, 50*time.Millisecond, 800*time.Millisecond)) {
 			return nil
 		}
 	}
@@ -71,7 +72,7 @@ func setting(name, value string) func(context.Context, *lab.Site, *rand.Rand) er
 				return err
 			}
 		}
-		hold(ctx, between(rng, time.Second, 8*time.Second))
+		backoff.Wait(ctx, between(rng, time.Second, 8*time.Second))
 		ctx = context.WithoutCancel(ctx)
 		return errors.Join(s.Exec(ctx, fmt.Sprintf("alter database %s reset %s", database, name)), s.Exec(ctx, terminateSQL))
 	}
@@ -96,7 +97,7 @@ func fewConnections(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 		}
 		kept = append(kept, conn)
 	}
-	hold(ctx, between(rng, time.Second, 8*time.Second))
+	backoff.Wait(ctx, between(rng, time.Second, 8*time.Second))
 	return nil
 }
 
@@ -111,7 +112,7 @@ func lockInbox(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 	if _, err := conn.Exec(ctx, "begin; lock table "+table+" in "+pick(rng, "share", "access exclusive")+" mode"); err != nil {
 		return err
 	}
-	hold(ctx, between(rng, time.Second, 10*time.Second))
+	backoff.Wait(ctx, between(rng, time.Second, 10*time.Second))
 	return nil
 }
 
@@ -131,7 +132,7 @@ func migrate(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 		if _, err := pool.Exec(context.WithoutCancel(ctx), sql); err != nil {
 			return fmt.Errorf("%s: %w", sql, err)
 		}
-		hold(ctx, between(rng, 0, time.Second))
+		backoff.Wait(ctx, between(rng, 0, time.Second))
 	}
 	return migrations.Up(context.WithoutCancel(ctx), pool)
 }
@@ -140,6 +141,6 @@ func migrate(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 func loseCommits(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 	stop := s.SQL.Always(pgtest.Commit, pick(rng, pgtest.CutReply, pgtest.SwallowReply, pgtest.CutBefore))
 	defer stop()
-	hold(ctx, between(rng, 200*time.Millisecond, 4*time.Second))
+	backoff.Wait(ctx, between(rng, 200*time.Millisecond, 4*time.Second))
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/test/attack/lab"
 )
 
@@ -23,7 +24,7 @@ func service(m lab.Mood) func(context.Context, *lab.Site, *rand.Rand) error {
 		if err != nil {
 			return err
 		}
-		hold(ctx, between(rng, time.Second, 12*time.Second))
+		backoff.Wait(ctx, between(rng, time.Second, 12*time.Second))
 		return mend()
 	}
 }

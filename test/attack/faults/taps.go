@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/test/attack/lab"
 )
 
@@ -29,7 +30,7 @@ func halfOpen(of wires) func(context.Context, *lab.Site, *rand.Rand) error {
 			for _, w := range of(s, rng) {
 				defer w.Tap.Freeze()()
 			}
-			if !hold(ctx, between(rng, time.Second, 6*time.Second)) {
+			if !backoff.Wait(ctx, between(rng, time.Second, 6*time.Second)) {
 				break
 			}
 		}
@@ -44,7 +45,7 @@ func loseAnswers(keys ...kmsg.Key) func(context.Context, *lab.Site, *rand.Rand) 
 		for _, w := range brokerWires(s, rng) {
 			defer w.Tap.Lose(resets, keys...)()
 		}
-		hold(ctx, between(rng, 200*time.Millisecond, 8*time.Second))
+		backoff.Wait(ctx, between(rng, 200*time.Millisecond, 8*time.Second))
 		return nil
 	}
 }

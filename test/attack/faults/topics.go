@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/test/attack/lab"
 	"github.com/headrace/headrace/test/attack/load"
 	"github.com/headrace/headrace/test/attack/member"
@@ -41,7 +42,7 @@ func growTopic(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 			return err
 		}
 	}
-	hold(ctx, between(rng, time.Second, 5*time.Second))
+	backoff.Wait(ctx, between(rng, time.Second, 5*time.Second))
 	return nil
 }
 
@@ -51,13 +52,13 @@ func recreateTopic(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 	if err := fill(ctx, s, rng, member.Fragile(s.Prefix), 300); err != nil {
 		return err
 	}
-	hold(ctx, between(rng, 0, 3*time.Second))
+	backoff.Wait(ctx, between(rng, 0, 3*time.Second))
 	ctx = context.WithoutCancel(ctx)
 	name := member.Fragile(s.Prefix)
 	if _, err := s.Admin.DeleteTopics(ctx, name); err != nil {
 		return err
 	}
-	hold(ctx, between(rng, 0, 4*time.Second))
+	backoff.Wait(ctx, between(rng, 0, 4*time.Second))
 	if err := create(ctx, s, name, int32(1+rng.IntN(4))); err != nil {
 		return err
 	}
@@ -71,7 +72,7 @@ func create(ctx context.Context, s *lab.Site, name string, partitions int32) err
 		if err == nil || !errors.Is(err, kerr.TopicAlreadyExists) && !kerr.IsRetriable(err) || time.Now().After(deadline) {
 			return err
 		}
-		hold(ctx, 200*time.Millisecond)
+		backoff.Wait(ctx, 200*time.Millisecond)
 	}
 }
 
@@ -83,7 +84,7 @@ func cutUnread(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 		err = fillAndCut(context.WithoutCancel(ctx), s, rng)
 	}
 	err = errors.Join(err, s.Members.Scale(max(up, 1)))
-	hold(ctx, between(rng, 4*time.Second, 8*time.Second)) // or nobody would read the next one at all
+	backoff.Wait(ctx, between(rng, 4*time.Second, 8*time.Second)) // or nobody would read the next one at all
 	return err
 }
 
@@ -117,13 +118,13 @@ func deleteOffsets(ctx context.Context, s *lab.Site, rng *rand.Rand) error {
 		if errors.Is(err, kerr.NonEmptyGroup) || kerr.IsRetriable(err) {
 			err = nil
 		}
-		hold(ctx, 500*time.Millisecond)
+		backoff.Wait(ctx, 500*time.Millisecond)
 	}
 	if errors.Is(err, kerr.GroupIDNotFound) {
 		err = nil
 	}
 	err = errors.Join(err, s.Members.Scale(max(up, 1)))
-	hold(ctx, between(rng, 4*time.Second, 8*time.Second))
+	backoff.Wait(ctx, between(rng, 4*time.Second, 8*time.Second))
 	return err
 }
 

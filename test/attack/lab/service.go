@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"net"
@@ -9,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/test/attack/load"
 	"github.com/headrace/headrace/test/attack/member"
 )
@@ -89,7 +89,7 @@ func (s *Service) answer(w http.ResponseWriter, r *http.Request) {
 	}
 	mood := s.carryOut(key, body)
 	if mood == Late {
-		wait(r.Context(), lateness)
+		backoff.Wait(r.Context(), lateness)
 	}
 	if mood == Failing {
 		http.Error(w, "who knows", http.StatusInternalServerError)
@@ -110,13 +110,4 @@ func (s *Service) carryOut(key string, body []byte) Mood {
 		return Late
 	}
 	return s.mood
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
