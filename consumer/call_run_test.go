@@ -190,6 +190,10 @@ func TestCallRoute(t *testing.T) {
 		p.down.Store(false)
 		require.Equal(t, map[record.Outcome]int{record.Effected: 200}, b.outcomes(200))
 		b.eventually("readiness is green again", func() bool { code, _ := r.ask("/readyz"); return code == http.StatusOK })
+		// A record is settled in its transaction, and its hold ends when that has returned.
+		b.eventually("nothing holds", func() bool {
+			return strings.Contains(scrape(t, r.c.cfg.Registry), `headrace_holding{dependency="payments",route="charge"} 0`)
+		})
 		text := scrape(t, r.c.cfg.Registry)
 		r.stop()
 
