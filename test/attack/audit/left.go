@@ -11,8 +11,9 @@ import (
 )
 
 // Left says what the group has not dealt with yet, "" for nothing: partitions that are not committed to where consumers may
-// read, events in the outbox, or records that are parked. It says the same as long as nothing has moved. Where the last thing that stands in a partition is a transaction's marker, which no
-// consumer sees, Run knows better; so it is asked about what is nearly committed.
+// read, events in the outbox, or records that are parked. It says the same as long as nothing has moved. Where the last thing
+// that stands in a partition is a transaction's marker, which no consumer sees, Run knows better; so it is asked about what is
+// nearly committed.
 func Left(ctx context.Context, l Ledger) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
