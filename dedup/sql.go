@@ -83,9 +83,10 @@ const buryAgainSQL = `update headrace.inbox set original = coalesce(original, co
 	created_at = now(), reason = $4::text, error = $5::text
 where consumer_id = $1::int and message_id = $2::text::uuid and state = 2`
 
-// claimedSQL counts the deaths before this claim: starts that find another process's claim, never given up. A record ahead
-// of the claim that a process has died in is the same suspicion, although the offset has moved: run one at a time, the
-// records before the killer took long enough for an offset to be committed.
+// claimedSQL counts the deaths before this claim: starts that find another process's claim, never given up. It may be the
+// doing of the same record although the offset has moved: by no more than may have been in flight ($6), or as far as a
+// record ahead that a process has died in (run one at a time, those before the killer took long enough for a commit).
+// Farther, the count begins anew, with this death.
 //
 // The marks that stand here are of processes that have died, or have lost the claim. All marks of such a process are
 // taken at once, in whatever partition: the only one names the record that has ended it, of several each might be. They
@@ -112,9 +113,11 @@ const claimedSQL = `with dead as (
 insert into headrace.claim_starts as s (consumer_id, topic_id, part, off, holder)
 values ($1::int, $2::text::uuid, $3::int, $4::bigint, $5::text::uuid)
 on conflict (consumer_id, topic_id, part) do update set
-	deaths = case when s.off = excluded.off or exists (select from headrace.suspects a
-			where a.consumer_id = $1::int and a.topic_id = $2::text::uuid and a.part = $3::int and a.off >= $4::bigint)
-		then s.deaths + case when s.holder <> excluded.holder then 1 else 0 end else 0 end,
+	deaths = case when s.holder <> excluded.holder then 1 else 0 end + case
+		when s.off = excluded.off or s.holder <> excluded.holder and excluded.off between s.off and s.off + $6::bigint
+			or exists (select from headrace.suspects a
+				where a.consumer_id = $1::int and a.topic_id = $2::text::uuid and a.part = $3::int and a.off >= $4::bigint)
+		then s.deaths else 0 end,
 	off = excluded.off, holder = excluded.holder
 returning deaths`
 

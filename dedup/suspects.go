@@ -32,7 +32,7 @@ var (
 )
 
 // suspects finds a record that takes its process down (out of memory, os.Exit in a library): no error is ever seen of
-// it, only claims that start again and again at the same offset.
+// it, only claims that start again and again at the same offset, or hardly behind it.
 //
 //	start 1, 2: die ─► start 3: one at a time, each marked, dies ─► 4: its mark is found ─► dies again, and in 5 ─► start 6
 //
@@ -66,7 +66,8 @@ func (rt *Route) Claimed(ctx context.Context, topicID uuid.UUID, part int32, off
 		rt.offsets.begins(partition{topicID, part}, offset)
 	}
 	var deaths int
-	err := rt.in.pool.QueryRow(ctx, claimedSQL, rt.consumer, topicID.String(), part, offset, rt.in.id.String()).Scan(&deaths)
+	err := rt.in.pool.QueryRow(ctx, claimedSQL, rt.consumer, topicID.String(), part, offset, rt.in.id.String(),
+		rt.suspects.inFlight()).Scan(&deaths)
 	if err != nil {
 		return fmt.Errorf("count the deaths of a claim: %w", err)
 	}
@@ -95,10 +96,13 @@ func (s *suspects) note(p partition, offset int64, deaths int) {
 	}
 	delete(s.until, p)
 	if deaths >= suspectDeaths {
-		s.until[p] = offset + int64(suspectBatches*s.rt.in.cfg.MaxBatch)
+		s.until[p] = offset + s.inFlight()
 	}
 	s.any.Store(len(s.until) > 0)
 }
+
+// inFlight is how far ahead of a claim's start a record may be that was in flight when the process died.
+func (s *suspects) inFlight() int64 { return int64(suspectBatches * s.rt.in.cfg.MaxBatch) }
 
 func (s *suspects) has(r *record.Record) bool {
 	if !s.any.Load() {

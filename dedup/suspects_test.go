@@ -72,6 +72,26 @@ func testSuspects(t *testing.T) {
 		require.False(t, b.rt.suspects.any.Load(), "the killer is behind us")
 	})
 
+	// An offset store commits what came before the killer in each process; so does an inbox, if it takes a while.
+	t.Run("OffsetThatMovesALittleWithEachDeathCostsNoFurtherOne", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, setup{})
+		claim := func(offset int64) bool {
+			b.exec("update headrace.claim_starts set holder = gen_random_uuid() where holder is not null") // which died
+			require.NoError(t, b.rt.Claimed(t.Context(), topicID, 0, offset))
+			return b.rt.suspects.any.Load()
+		}
+		window := int64(suspectBatches * 500)
+		require.False(t, claim(0))
+		require.False(t, claim(1), "one death")
+		require.True(t, claim(2), "two")
+		require.True(t, claim(2+window))
+		require.False(t, claim(3+2*window), "none of these was in flight when the others died")
+		require.True(t, claim(3+2*window), "but this is the second of its own")
+		require.NoError(t, b.rt.Released(t.Context(), topicID, 0))
+		require.False(t, claim(4+2*window), "in order, and on")
+	})
+
 	t.Run("OrdinaryFailureOfASuspectConvictsNobody", func(t *testing.T) {
 		t.Parallel()
 		dsn := pgtest.DSN(t, migrations.Up, schema)

@@ -251,7 +251,7 @@ func crashLoops(t *testing.T, as way) {
 	w.way = as
 	s := w.setup()
 	s.Session = time.Second
-	const killers = 3
+	const killers, partitions = 3, 2
 	w.produce(w.perPartition(2, order{Do: "slow", N: 10})...)
 	for n := range int32(killers) {
 		r := w.record("", order{Do: "exit"})
@@ -263,7 +263,7 @@ func crashLoops(t *testing.T, as way) {
 	for deaths < 10*killers && !w.survives(w.spawn(s)) {
 		deaths++
 	}
-	require.LessOrEqual(t, deaths, (2+3)*killers, "two make suspect, three convict")
+	require.LessOrEqual(t, deaths, 2*partitions+3*killers, "two make a partition suspect, three convict")
 	require.Equal(t, map[string]int{"crash_loop": killers}, w.reasons("post"))
 	require.Equal(t, tally{Records: 8 + killers, Effected: 8, Dead: killers}, w.one())
 }
