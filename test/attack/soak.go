@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -90,7 +93,12 @@ func (k *soak) run(ctx context.Context) (r soakReport, err error) {
 	}
 	slog.Info("soak", "top rate", int(k.top), "rate", k.rate, "lasts", k.lasts, "logs", k.site.Dir)
 	r = soakReport{Seed: k.seed, Violations: []string{}, Logs: k.site.Dir, TopRate: int(k.top)}
-	r.Faults = k.work(ctx)
+	file, err := os.Create(filepath.Join(k.site.Dir, "samples.jsonl")) // beside the logs
+	if err != nil {
+		return r, err
+	}
+	defer func() { _ = file.Close() }()
+	r.Faults = k.work(ctx, file)
 	r.Seconds = int(time.Since(k.began).Seconds())
 	through := drain(ctx, k.site, drainTime)
 	r.Violations = append(r.Violations, k.died()...)
@@ -137,7 +145,7 @@ func (k *soak) load(ctx context.Context, seed uint64, rate int) *load.Load {
 }
 
 // work is the soak itself.
-func (k *soak) work(ctx context.Context) map[string]int {
+func (k *soak) work(ctx context.Context, file io.Writer) map[string]int {
 	k.began = time.Now()
 	for i := range k.stay {
 		k.stay[i] = k.site.Members.Slots[i].PID()
@@ -147,7 +155,7 @@ func (k *soak) work(ctx context.Context) map[string]int {
 	l := k.load(ending, k.seed, k.rate)
 	defer l.Stop()
 	var wg sync.WaitGroup
-	wg.Go(func() { k.sample(ending) })
+	wg.Go(func() { k.sample(ending, file) })
 	wg.Go(func() { k.rebalance(ending) })
 	wg.Go(func() { k.profiles(ending) })
 	struck := k.breakThings(ending)

@@ -3,8 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"os"
-	"path/filepath"
+	"io"
 	"time"
 
 	"github.com/headrace/headrace/test/attack/plot"
@@ -34,8 +33,10 @@ const (
 )
 
 // sample looks at the members that stay, and at the database. While that is away, or a member does not answer, there is none.
-func (k *soak) sample(ctx context.Context) {
+// Each is a line of file as soon as it is taken: a soak that is ended has something to show, too.
+func (k *soak) sample(ctx context.Context, file io.Writer) {
 	var seq int64
+	lines := json.NewEncoder(file)
 	_ = ask(ctx, k.site, `select coalesce(max(seq), 0) from effects`, nil, &seq) // 0 is all
 	last := time.Now()
 	tick := time.NewTicker(sampleEvery)
@@ -60,24 +61,9 @@ func (k *soak) sample(ctx context.Context) {
 		seq, last = max(seq, next), time.Now()
 		if answers == staying && now.Size.Sessions > 0 {
 			k.samples = append(k.samples, now)
+			_ = lines.Encode(now)
 		}
 	}
-}
-
-// write keeps them beside the logs, for whoever wants to know more than the plot shows.
-func (ss samples) write(dir string) error {
-	file, err := os.Create(filepath.Join(dir, "samples.jsonl"))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = file.Close() }()
-	lines := json.NewEncoder(file)
-	for _, s := range ss {
-		if err := lines.Encode(s); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // quantity is a panel.

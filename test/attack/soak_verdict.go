@@ -29,7 +29,7 @@ type soakReport struct {
 	Logs string `json:"logs"`
 }
 
-// judge writes samples and plot, and complains of what is not flat.
+// judge writes the plot, and complains of what is not flat.
 func (k *soak) judge(r *soakReport) error {
 	r.Trends = map[string]plot.Trend{}
 	panels := k.samples.panels(k.lasts, k.retention())
@@ -47,7 +47,7 @@ func (k *soak) judge(r *soakReport) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(k.figure(*r, panels).SVG(file), file.Close(), k.samples.write(k.site.Dir))
+	return errors.Join(k.figure(*r, panels).SVG(file), file.Close())
 }
 
 func (k *soak) figure(r soakReport, panels []plot.Series) plot.Figure {
