@@ -65,6 +65,8 @@ type Config struct {
 	Hooks *record.Hooks
 	// Logger gets what only a developer wants to know. Defaults to slog.Default().
 	Logger *slog.Logger
+
+	vouchEvery time.Duration // tests have processes that died, and yet run
 }
 
 func (c Config) withDefaults() Config {
@@ -79,6 +81,7 @@ func (c Config) withDefaults() Config {
 	c.ApplicationName = or(c.ApplicationName, "headrace")
 	c.Hooks = or(c.Hooks, &record.Hooks{})
 	c.Logger = or(c.Logger, slog.Default())
+	c.vouchEvery = or(c.vouchEvery, vouchEvery)
 	return c
 }
 

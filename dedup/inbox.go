@@ -26,7 +26,7 @@ type Inbox struct {
 	id   uuid.UUID // of this process, among those that mark suspects
 	pool *pgxpool.Pool
 	shut func()             // ends pool
-	stop context.CancelFunc // of the sweeps
+	stop context.CancelFunc // of the sweeps and of what says that it lives
 	ctx  context.Context
 
 	turns *semaphore.Weighted // see turn
@@ -60,6 +60,8 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Inbox, error) {
 	in := &Inbox{cfg: cfg, id: uuid.New(), pool: own, shut: shut, turns: semaphore.NewWeighted(everybody)}
 	in.idle.L = &in.mu
 	in.ctx, in.stop = context.WithCancel(context.WithoutCancel(ctx))
+	in.live++
+	go in.vouch() //nolint:contextcheck // lives until Close, not until Open returns
 	return in, nil
 }
 

@@ -83,15 +83,20 @@ const buryAgainSQL = `update headrace.inbox set original = coalesce(original, co
 	created_at = now(), reason = $4::text, error = $5::text
 where consumer_id = $1::int and message_id = $2::text::uuid and state = 2`
 
-// claimedSQL counts the deaths before this claim: starts that find another process's claim, never given up. It may be the
-// doing of the same record although the offset has moved: by no more than may have been in flight ($6), or as far as a
-// record ahead that a process has died in (run one at a time, those before the killer took long enough for a commit).
-// Farther, the count begins anew, with this death.
+// claimedSQL counts the deaths before this claim: starts that find another process's claim, never given up. They may be the
+// doing of one record although the offset has moved: by no more than may have been in flight ($6), or as far as a record
+// ahead that a process has died in (run one at a time, those before the killer took long enough for a commit). Farther, the
+// count begins anew, with this death. Ten tell as much as more would.
 //
 // The marks that stand here are of processes that have died, or have lost the claim. All marks of such a process are
 // taken at once, in whatever partition: the only one names the record that has ended it, of several each might be. They
 // are locked in one order, for others may take the same.
-const claimedSQL = `with dead as (
+const (
+	diedBefore = `case when s.off = excluded.off or s.holder <> excluded.holder and excluded.off between s.off and s.off + $6::bigint
+			or exists (select from headrace.suspects a
+				where a.consumer_id = $1::int and a.topic_id = $2::text::uuid and a.part = $3::int and a.off >= $4::bigint)
+		then s.died[1:9] else '{}' end`
+	claimedSQL = `with dead as (
 	select distinct marked_by from headrace.suspects
 	where consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int and off >= $4::bigint
 		and marked_by <> $5::text::uuid
@@ -113,13 +118,18 @@ const claimedSQL = `with dead as (
 insert into headrace.claim_starts as s (consumer_id, topic_id, part, off, holder)
 values ($1::int, $2::text::uuid, $3::int, $4::bigint, $5::text::uuid)
 on conflict (consumer_id, topic_id, part) do update set
-	deaths = case when s.holder <> excluded.holder then 1 else 0 end + case
-		when s.off = excluded.off or s.holder <> excluded.holder and excluded.off between s.off and s.off + $6::bigint
-			or exists (select from headrace.suspects a
-				where a.consumer_id = $1::int and a.topic_id = $2::text::uuid and a.part = $3::int and a.off >= $4::bigint)
-		then s.deaths else 0 end,
+	died = case when s.holder <> excluded.holder then array_remove(` + diedBefore + `, s.holder) || s.holder else ` + diedBefore + ` end,
 	off = excluded.off, holder = excluded.holder
-returning deaths`
+returning cardinality(died)`
+)
+
+// A process that is heard of after its claims were taken over has lost them and is alive: it takes itself off the dead. The
+// last time it gives up what it could not when each claim ended.
+const (
+	aliveSQL = `update headrace.claim_starts set died = array_remove(died, $1::text::uuid) where $1::text::uuid = any(died)`
+	leaveSQL = `update headrace.claim_starts set died = array_remove(died, $1::text::uuid), holder = nullif(holder, $1::text::uuid)
+where $1::text::uuid = any(died) or holder = $1::text::uuid`
+)
 
 const (
 	ofReleased  = `marked_by = $4::text::uuid and (consumer_id, topic_id, part) = ($1::int, $2::text::uuid, $3::int)`
@@ -133,8 +143,8 @@ where consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int and
 )
 
 // markSQL marks the record that runs next, unless it is one that has ended too many processes, or has been in one that
-// died while here a handler is stuck ($8). It answers which, and whether that was so recently that the other process may be
-// alive. A process has one mark: one that could not be taken off in its time goes now, whatever route and partition it is
+// died while here a handler is stuck ($8). It answers which, whether that was so recently that the other process may be
+// alive, and how many deaths are left of those that make the partition suspect. A process has one mark: one that could not be taken off in its time goes now, whatever route and partition it is
 // of; not while a handler is stuck, which may have a mark of its own.
 const (
 	ofOthers = `not $8::boolean and marked_by = $5::text::uuid
@@ -154,7 +164,9 @@ const (
 		marked_by = excluded.marked_by, marked_at = excluded.marked_at, beside = excluded.beside
 )
 select coalesce(bool_or(guilty), false), coalesce(bool_or(doubtful), false),
-	coalesce(bool_or(killed_at > now() - $6::bigint * interval '1 millisecond'), false)
+	coalesce(bool_or(killed_at > now() - $6::bigint * interval '1 millisecond'), false),
+	coalesce((select cardinality(died) from headrace.claim_starts
+		where consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int), 0)
 from was`
 )
 

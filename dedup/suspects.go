@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/record"
 )
 
@@ -21,6 +23,10 @@ const (
 	killerDeaths = 3
 	// suspectBatches is how many of the largest groups may have been in flight when a process died.
 	suspectBatches = 20
+	// leaveTimeout bounds what is told at the very end.
+	leaveTimeout = time.Second
+	// vouchEvery is how often a process looks whether it was taken for dead.
+	vouchEvery = 10 * time.Second
 	// markGrace is how long a mark may outlive its record's last possible moment while its process is alive.
 	markGrace = 5 * time.Second
 )
@@ -39,7 +45,8 @@ var (
 // The killer is dead then (crash_loop), after three deaths that are its own; its neighbours have their effects. A record
 // that ran when a node was lost, or an impatient operator sent SIGKILL, is not convicted for that: once is no proof. And
 // a claim that was given up in order is no death, however often: deployments while its head is held, or an idle topic,
-// make nobody a suspect.
+// make nobody a suspect. Nor is one that was lost by a process which lives (a network, a pause, a database that was away
+// when the claim was to be given up): it says so within vouchEvery, and what it made suspect is so no more.
 //
 // Each record has a count of its own, which stands until a claim begins behind the record. So killers
 // may come in any turn, and a conviction outlasts the process that the next one ends before it is a dead row:
@@ -101,6 +108,16 @@ func (s *suspects) note(p partition, offset int64, deaths int) {
 	s.any.Store(len(s.until) > 0)
 }
 
+// recount ends the suspicion of a partition some of whose dead turned out to be alive.
+func (s *suspects) recount(p partition, deaths int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if deaths < suspectDeaths {
+		delete(s.until, p)
+	}
+	s.any.Store(len(s.until) > 0)
+}
+
 // inFlight is how far ahead of a claim's start a record may be that was in flight when the process died.
 func (s *suspects) inFlight() int64 { return int64(suspectBatches * s.rt.in.cfg.MaxBatch) }
 
@@ -132,8 +149,9 @@ func (s *suspects) mark(ctx context.Context, r *record.Record) (marked bool, err
 	alive := max(s.rt.cfg.AttemptTimeout, s.rt.cfg.CallTimeout) + s.rt.in.cfg.HardGrace + s.rt.in.cfg.CommitTimeout + markGrace
 	_, stuck := s.rt.in.Stuck()
 	var guilty, doubtful, fresh bool
+	var deaths int
 	err = s.rt.in.pool.QueryRow(ctx, markSQL, s.rt.consumer, r.TopicID.String(), r.Partition, r.Offset,
-		s.rt.in.id.String(), alive.Milliseconds(), killerDeaths, stuck).Scan(&guilty, &doubtful, &fresh)
+		s.rt.in.id.String(), alive.Milliseconds(), killerDeaths, stuck).Scan(&guilty, &doubtful, &fresh, &deaths)
 	switch {
 	case err != nil:
 		return false, fault.Unavailable(err, fault.Database)
@@ -145,6 +163,7 @@ func (s *suspects) mark(ctx context.Context, r *record.Record) (marked bool, err
 	case doubtful:
 		return false, fault.Busy(errDoubt)
 	}
+	s.recount(partition{r.TopicID, r.Partition}, deaths)
 	return true, nil
 }
 
@@ -157,5 +176,25 @@ func (s *suspects) unmark(r *record.Record) {
 	if err != nil {
 		// The mark stays, and is this process's own: it convicts nobody here, and the next mark takes it off.
 		s.rt.in.cfg.Logger.WarnContext(ctx, "mark of a suspect stays for now", "route", s.rt.cfg.Name, "error", err)
+	}
+}
+
+// vouch is for as long as the inbox is open. Between its looks there is nothing to be told: whoever took a claim over runs
+// its records one at a time at worst.
+func (in *Inbox) vouch() {
+	defer in.left()
+	for backoff.Wait(in.ctx, in.cfg.vouchEvery/2+rand.N(in.cfg.vouchEvery)) {
+		in.say(in.ctx, aliveSQL)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(in.ctx), leaveTimeout)
+	defer cancel()
+	in.say(ctx, leaveSQL)
+}
+
+// say tells the database that this process lives. Should that be away, it is told the next time, or what is suspect stays
+// so: that is slow, not wrong.
+func (in *Inbox) say(ctx context.Context, sql string) {
+	if _, err := in.pool.Exec(ctx, sql, in.id.String()); err != nil && in.ctx.Err() == nil {
+		in.cfg.Logger.DebugContext(ctx, "not told that this process lives", "error", err)
 	}
 }

@@ -92,6 +92,46 @@ func testSuspects(t *testing.T) {
 		require.False(t, claim(4+2*window), "in order, and on")
 	})
 
+	// Sessions are lost in a network that is cut off, by processes that live.
+	t.Run("ClaimsThatWereLostByProcessesThatLiveMakeNobodyASuspectForLong", func(t *testing.T) {
+		t.Parallel()
+		dsn := pgtest.DSN(t, migrations.Up, schema)
+		lost := start(t, dsn)
+		start(t, dsn) // has died
+		b := start(t, dsn)
+		rs := recs(newOwner(), 20)
+		require.True(t, b.rt.suspects.any.Load())
+		lost.in.say(t.Context(), aliveSQL)
+		b.run(rs, effect)
+		requireOutcomes(t, record.Effected, rs...)
+		require.False(t, b.rt.suspects.any.Load())
+		require.Less(t, b.counted(b.groups, "committed"), 5, "not each alone")
+	})
+
+	t.Run("ProcessThatLivesSaysSoUnasked", func(t *testing.T) {
+		t.Parallel()
+		dsn := pgtest.DSN(t, migrations.Up, schema)
+		lost := newBench(t, setup{dsn: dsn, cfg: Config{vouchEvery: 10 * time.Millisecond}})
+		require.NoError(t, lost.rt.Claimed(t.Context(), topicID, 0, 0))
+		b := start(t, dsn)
+		require.Eventually(t, func() bool { return query[int](b, "select cardinality(died) from headrace.claim_starts") == 0 },
+			30*time.Second, 10*time.Millisecond)
+	})
+
+	t.Run("ClaimThatCouldNotBeGivenUpInItsTimeIsGivenUpAtTheEnd", func(t *testing.T) {
+		t.Parallel()
+		dsn := pgtest.DSN(t, migrations.Up, schema)
+		for range 3 {
+			start(t, dsn).in.Close()
+		}
+		taken := start(t, dsn) // before it was given up
+		b := start(t, dsn)
+		require.Equal(t, 1, query[int](b, "select cardinality(died) from headrace.claim_starts"))
+		taken.in.Close()
+		require.Zero(t, query[int](b, "select cardinality(died) from headrace.claim_starts"))
+		require.Equal(t, b.in.id.String(), query[string](b, "select holder::text from headrace.claim_starts"))
+	})
+
 	t.Run("OrdinaryFailureOfASuspectConvictsNobody", func(t *testing.T) {
 		t.Parallel()
 		dsn := pgtest.DSN(t, migrations.Up, schema)
