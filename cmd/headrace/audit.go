@@ -112,10 +112,12 @@ func (f *auditFlags) run(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	if cfg.Pool, err = f.dsn.open(ctx, s); err != nil {
+	pool, closes, err := f.dsn.open(ctx, s)
+	if err != nil {
 		return err
 	}
-	defer cfg.Pool.Close()
+	defer closes()
+	cfg.Pool = pool
 	if err := reach(ctx, cfg.Client); err != nil {
 		return err
 	}

@@ -100,11 +100,11 @@ func (f *buryFlags) run(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	pool, err := f.dsn.open(ctx, s)
+	pool, closes, err := f.dsn.open(ctx, s)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer closes()
 	to, err := dedup.FindConsumer(ctx, pool, f.group, f.route)
 	if err != nil {
 		return err

@@ -58,7 +58,7 @@ func (f *kafkaFlags) config(s streams) (kafka.ClientConfig, error) {
 	if err != nil {
 		return kafka.ClientConfig{}, err
 	}
-	cfg := kafka.ClientConfig{Brokers: brokers, ClientID: "headrace-cli", Logger: f.logger(s.err)}
+	cfg := kafka.ClientConfig{Brokers: brokers, ClientID: clientName, Logger: f.logger(s.err)}
 	cfg.TLS, cfg.SASL, err = security.Resolve()
 	return cfg, misused(err)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"net"
 	"net/url"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/headrace/headrace/internal/kafkatest"
 	"github.com/headrace/headrace/internal/pgtest"
+	"github.com/headrace/headrace/internal/pools"
 )
 
 func TestConnect(t *testing.T) {
@@ -141,4 +144,20 @@ func TestDatabase_ThatIsAwayIsNotOneThatRefusesALogin(t *testing.T) {
 	require.Equal(t, exitFailed, r.code)
 	require.Equal(t, "headrace: the database at "+u.Host+` does not let us in: database "nowhere" does not exist (3D000)`+"\n"+
 		"  fix: check the database's name in --dsn or DATABASE_URL\n", r.err)
+}
+
+// Somebody presses ^C while the server hangs: pgx alone would give it 15 s to read a cancel request.
+func TestDatabase_ThatHangsDoesNotKeepTheCommandFromEnding(t *testing.T) {
+	t.Parallel()
+	proxy := pgtest.NewProxy(t, pgtest.DSN(t))
+	asked := proxy.Once(pgtest.SQL("-- ping"), pgtest.SwallowReply)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan result, 1)
+	go func() { ended <- newCLI(t, envDSN+"="+proxy.DSN()).runUntil(ctx, "outbox", "status") }()
+	<-asked
+	proxy.Pause()
+	began := time.Now()
+	cancel()
+	require.Equal(t, exitFailed, (<-ended).code)
+	require.Less(t, time.Since(began), 5*pools.Grace)
 }

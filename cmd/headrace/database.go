@@ -13,10 +13,15 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/pflag"
+
+	"github.com/headrace/headrace/internal/pools"
 )
 
 // envDSN stands in for --dsn.
 const envDSN = "DATABASE_URL"
+
+// clientName is what brokers and database know the command by.
+const clientName = "headrace-cli"
 
 // dsnFlag names a database.
 type dsnFlag struct{ value string }
@@ -25,37 +30,37 @@ func (f *dsnFlag) register(fs *pflag.FlagSet, what string) {
 	fs.StringVar(&f.value, "dsn", "", what+", a Postgres `URL`; better in env "+envDSN+", which other users of the machine cannot see")
 }
 
-// open connects to the database that the flag names, else the environment.
-func (f *dsnFlag) open(ctx context.Context, s streams) (*pgxpool.Pool, error) {
+// open connects to the database that the flag names, else the environment. closes ends the connections, within
+// pools.Grace: the command ends also while the server hangs.
+func (f *dsnFlag) open(ctx context.Context, s streams) (pool *pgxpool.Pool, closes func(), err error) {
 	from, dsn := "--dsn", f.value
 	if dsn == "" {
 		from, dsn = envDSN, s.getenv(envDSN)
 	}
 	if dsn == "" {
-		return nil, usagef("no database").fix("set " + envDSN + ", or add --dsn postgres://user@host:5432/database")
+		return nil, nil, usagef("no database").fix("set " + envDSN + ", or add --dsn postgres://user@host:5432/database")
 	}
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil || misread(cfg) {
 		// Not a word of it: what is wrong in a connection string is, as a rule, the password.
-		return nil, usagef("%s is no Postgres connection string", from).
+		return nil, nil, usagef("%s is no Postgres connection string", from).
 			fix("write postgres://user:password@host:5432/database, with %40 for an @ in the password, %3A for :, %2F for /, %23 for #, %3F for ?, %25 for %")
 	}
 	cfg.MaxConns = 2
 	if cfg.ConnConfig.ConnectTimeout == 0 || cfg.ConnConfig.ConnectTimeout > reachWithin {
 		cfg.ConnConfig.ConnectTimeout = reachWithin
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
-		return nil, databaseError(cfg, err)
+	if pool, closes, err = pools.Open(ctx, cfg, clientName); err != nil {
+		return nil, nil, databaseError(cfg, err)
 	}
 	if err := pool.Ping(ctx); err != nil {
-		pool.Close()
+		closes()
 		if ctx.Err() != nil { // somebody was tired of waiting
-			return nil, context.Cause(ctx)
+			return nil, nil, context.Cause(ctx)
 		}
-		return nil, databaseError(cfg, err)
+		return nil, nil, databaseError(cfg, err)
 	}
-	return pool, nil
+	return pool, closes, nil
 }
 
 // misread says that a password with an @ or a / in it was taken apart: the rest of it is in the host or the database now,

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -51,18 +50,18 @@ func (f *keysFlags) finish(cmd *cobra.Command) {
 	f.dsn.register(cmd.Flags(), "the service's database")
 }
 
-// open gives the keys, and the pool to be closed.
-func (f *keysFlags) open(ctx context.Context, s streams) (*idempotency.Keys, *pgxpool.Pool, error) {
-	pool, err := f.dsn.open(ctx, s)
+// open gives the keys, and what ends their connections.
+func (f *keysFlags) open(ctx context.Context, s streams) (keys *idempotency.Keys, closes func(), err error) {
+	pool, closes, err := f.dsn.open(ctx, s)
 	if err != nil {
 		return nil, nil, err
 	}
-	keys, err := idempotency.New(pool, idempotency.Config{Principal: idempotency.OnePrincipal, Table: f.table})
+	keys, err = idempotency.New(pool, idempotency.Config{Principal: idempotency.OnePrincipal, Table: f.table})
 	if err != nil {
-		pool.Close()
+		closes()
 		return nil, nil, usagef("--table: %w", err).fix("name it as the service's Config.Table does")
 	}
-	return keys, pool, nil
+	return keys, closes, nil
 }
 
 // keysError adds what to do about a database without the table.
@@ -127,11 +126,11 @@ their process ended, or did not come to an end in its time. Keys in progress and
 }
 
 func (f *keysListFlags) list(ctx context.Context, s streams) error {
-	keys, pool, err := f.open(ctx, s)
+	keys, closes, err := f.open(ctx, s)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer closes()
 	list, err := keys.Unknown(ctx, math.MaxInt32)
 	if err != nil {
 		return keysError(err)

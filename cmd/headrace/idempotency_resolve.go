@@ -83,11 +83,11 @@ func (f *keysResolveFlags) resolve(ctx context.Context, s streams, name string) 
 	if !f.yes && !f.dryRun && !s.inTerminal {
 		return usagef("resolve wants a yes, and there is no terminal to ask on").fix("look first with --dry-run, then add --yes")
 	}
-	keys, pool, err := f.open(ctx, s)
+	keys, closes, err := f.open(ctx, s)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer closes()
 	k, err := f.only(ctx, keys, name)
 	if err != nil {
 		return err

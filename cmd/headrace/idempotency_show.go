@@ -75,11 +75,11 @@ func whose(k idempotency.Key) string {
 }
 
 func (f *keysShowFlags) show(ctx context.Context, s streams, name string) error {
-	keys, pool, err := f.open(ctx, s)
+	keys, closes, err := f.open(ctx, s)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer closes()
 	k, err := f.only(ctx, keys, name)
 	if err != nil {
 		return err

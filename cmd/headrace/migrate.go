@@ -37,11 +37,11 @@ once: one applies, the others wait and find nothing to do. The role needs the ri
 		Example: `  DATABASE_URL=postgres://owner@db/billing headrace migrate up`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			pool, err := dsn.open(cmd.Context(), s)
+			pool, closes, err := dsn.open(cmd.Context(), s)
 			if err != nil {
 				return err
 			}
-			defer pool.Close()
+			defer closes()
 			return migrateUp(cmd.Context(), s, pool)
 		},
 	}
@@ -90,11 +90,11 @@ func newMigrateStatus(s streams) *cobra.Command {
   headrace migrate status --json | jq .pending`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			pool, err := dsn.open(cmd.Context(), s)
+			pool, closes, err := dsn.open(cmd.Context(), s)
 			if err != nil {
 				return err
 			}
-			defer pool.Close()
+			defer closes()
 			return migrateStatus(cmd.Context(), s, pool, asJSON)
 		},
 	}

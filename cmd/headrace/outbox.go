@@ -64,11 +64,11 @@ func (f *outboxRunFlags) run(ctx context.Context, s streams) (err error) {
 	if err != nil {
 		return err
 	}
-	pool, err := f.dsn.open(ctx, s)
+	pool, closes, err := f.dsn.open(ctx, s)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer closes()
 	collector, hooks := consumer.OutboxMetrics()
 	if f.metrics != "" {
 		end, err := serveMetrics(f.metrics, collector)
@@ -144,11 +144,11 @@ database, which keeps sent ones from being cleared away (0 if the role may not s
   headrace outbox status --json | jq .oldest_seconds`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			pool, err := dsn.open(cmd.Context(), s)
+			pool, closes, err := dsn.open(cmd.Context(), s)
 			if err != nil {
 				return err
 			}
-			defer pool.Close()
+			defer closes()
 			i, err := outbox.Size(cmd.Context(), pool)
 			if err != nil {
 				return err

@@ -57,11 +57,11 @@ func (f *parkedDeadFlags) run(ctx context.Context, s streams, args []string) err
 	if !f.yes && !f.dryRun && !s.inTerminal {
 		return usagef("dead wants a yes, and there is no terminal to ask on").fix("look first with --dry-run, then add --yes")
 	}
-	pool, err := f.dsn.open(ctx, s)
+	pool, closes, err := f.dsn.open(ctx, s)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer closes()
 	n, err := f.count(ctx, s, pool, filter)
 	switch {
 	case err != nil:

@@ -57,11 +57,11 @@ func (f *parkedListFlags) list(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	pool, err := f.dsn.open(ctx, s)
+	pool, closes, err := f.dsn.open(ctx, s)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer closes()
 	list := parking.ListHeads
 	if f.all {
 		list = parking.ListRecords

@@ -45,11 +45,11 @@ func (f *parkedRetryFlags) retry(ctx context.Context, s streams, args []string) 
 	if err != nil {
 		return err
 	}
-	pool, err := f.dsn.open(ctx, s)
+	pool, closes, err := f.dsn.open(ctx, s)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer closes()
 	lines, records, err := f.lines(ctx, s, pool, filter)
 	switch {
 	case err != nil:

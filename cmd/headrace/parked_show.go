@@ -53,11 +53,11 @@ func (f *parkedShowFlags) show(ctx context.Context, s streams, args []string) er
 	if err != nil {
 		return err
 	}
-	pool, err := f.dsn.open(ctx, s)
+	pool, closes, err := f.dsn.open(ctx, s)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer closes()
 	w, err := f.only(ctx, pool, filter)
 	switch {
 	case err != nil:

@@ -147,11 +147,11 @@ func (f *replayFlags) send(ctx context.Context, s streams, cfg dlq.ReadConfig, b
 		replay.Skip = f.skip(before)
 	}
 	if f.asksInbox() {
-		pool, err := f.dsn.open(ctx, s)
+		pool, closes, err := f.dsn.open(ctx, s)
 		if err != nil {
 			return err
 		}
-		defer pool.Close()
+		defer closes()
 		replay.Known = dlq.Directory(pool)
 	}
 	sum, err := dlq.Replay(ctx, replay)

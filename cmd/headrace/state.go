@@ -32,11 +32,11 @@ func (f *stateFlags) fill(ctx context.Context, s streams, rows []row) error {
 	if !f.state && f.dsn.value == "" {
 		return nil
 	}
-	pool, err := f.dsn.open(ctx, s)
+	pool, closes, err := f.dsn.open(ctx, s)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer closes()
 	if err := askOutcomes(ctx, pool, rows); err != nil {
 		return err
 	}

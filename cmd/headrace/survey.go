@@ -36,11 +36,11 @@ func (f *replayFlags) look(ctx context.Context, s streams, cfg dlq.ReadConfig) (
 	v := &survey{counts: tally{}, ignored: ignored{}}
 	fill := func([]row) error { return nil }
 	if f.asksInbox() {
-		pool, err := f.dsn.open(ctx, s)
+		pool, closes, err := f.dsn.open(ctx, s)
 		if err != nil {
 			return nil, err
 		}
-		defer pool.Close()
+		defer closes()
 		v.states = map[spot]dlq.Outcome{}
 		fill = func(rows []row) error { return askOutcomes(ctx, pool, rows) }
 		defer func() { _ = noteUnknownRoutes(ctx, s, pool, v.unknown) }() // a note is not worth the replay
