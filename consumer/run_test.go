@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/internal/pgtest"
+	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/migrations"
 	"github.com/headrace/headrace/record"
 )
@@ -367,6 +369,21 @@ func TestStart(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errSilent) // as if the time were over
 		require.ErrorContains(t, c.Check(ctx), "the brokers 127.0.0.1:1 cannot be asked: no answer within 30s")
+	})
+
+	t.Run("SaysWhatIsWrongWithABrokerThatDoesNotAnswer", func(t *testing.T) {
+		t.Parallel()
+		cfg := Config{Brokers: []string{"127.0.0.1:1"}, Group: "billing", DB: pgtest.New(t, migrations.Up)}
+		c, err := New(cfg, effectRoute("post"))
+		require.NoError(t, err)
+		admin, err := kafka.NewAdmin(c.cfg.client())
+		require.NoError(t, err)
+		defer admin.Close()
+		for _, err := range []error{c.Check(t.Context()), c.silentBroker(t.Context(), admin, "orders", errSilent)} {
+			require.ErrorIs(t, err, syscall.ECONNREFUSED)
+			require.ErrorContains(t, err, "the brokers 127.0.0.1:1 cannot be asked: ")
+			require.ErrorContains(t, err, "fix: check Brokers: nobody listens at that port")
+		}
 	})
 
 	t.Run("EndsQuietlyWhenItIsStoppedBeforeItBegan", func(t *testing.T) {

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/internal/hint"
 	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/migrations"
 )
@@ -40,6 +42,7 @@ func (c *Consumer) lookAtBroker(ctx context.Context, create bool) (topics, []Pro
 		return nil, []Problem{{What: "the Kafka client cannot be made", Err: err}}
 	}
 	defer admin.Close()
+	asked := ctx
 	ctx, heard, stop := untilSilent(ctx)
 	defer stop()
 	cluster := patient{admin, heard}
@@ -50,7 +53,7 @@ func (c *Consumer) lookAtBroker(ctx context.Context, create bool) (topics, []Pro
 		case errors.Is(err, kafka.ErrUnknownTopic):
 			ps = append(ps, c.unknownTopic(name, err))
 		case err != nil:
-			return nil, append(ps, c.silentBroker(ctx, name, err))
+			return nil, append(ps, c.silentBroker(asked, admin, name, because(ctx, err)))
 		default:
 			found[name] = t
 		}
@@ -82,17 +85,37 @@ func (c *Consumer) unknownTopic(name string, err error) Problem {
 	}
 }
 
-func (c *Consumer) silentBroker(ctx context.Context, name string, err error) Problem {
+// silentBroker is a cluster that does not answer a question about the topic. Half a minute of silence is all that the
+// client has to tell after it has tried again for so long, so it is asked once more for what was wrong.
+func (c *Consumer) silentBroker(ctx context.Context, admin *kafka.Admin, name string, err error) Problem {
 	if errors.Is(err, kerr.TopicAuthorizationFailed) {
 		return Problem{
 			What: fmt.Sprintf("topic %q of route %s", name, strings.Join(c.routesOf(name), ", ")), Err: err,
 			Fix: "allow this user Read, Describe and DescribeConfigs on it (docs/security.md)",
 		}
 	}
+	if errors.Is(err, errSilent) {
+		within, cancel := context.WithTimeout(ctx, lastQuestion)
+		defer cancel()
+		if why := admin.Ping(within); why != nil && within.Err() == nil {
+			err = fmt.Errorf("%w: %w", err, why)
+		}
+	}
 	return Problem{
 		What: fmt.Sprintf("the brokers %s cannot be asked", strings.Join(c.cfg.Brokers, ", ")),
-		Err:  because(ctx, err), Fix: "see that they are up, and that Brokers, TLS and SASL are right",
+		Err:  err, Fix: hint.Brokers(c.cfg.client(), err, byFields),
 	}
+}
+
+// lastQuestion is how long somebody who was silent may take to say what is wrong.
+const lastQuestion = 5 * time.Second
+
+// byFields is how whoever writes a program configures a client.
+var byFields = hint.Words{
+	Brokers: "Brokers", AddTLS: "set TLS", DropTLS: "leave TLS nil", CA: "have TLS trust it (CAFile of kafka.Security)",
+	Certificate: "TLS (CertFile and KeyFile of kafka.Security)",
+	AddLogin:    "set SASL", DropLogin: "leave SASL nil",
+	Login: "user, password and mechanism of SASL", Mechanism: "that of SASL",
 }
 
 // because prefers the reason for which ctx ended to the error of whatever noticed it.

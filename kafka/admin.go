@@ -42,6 +42,10 @@ func NewAdmin(cfg ClientConfig) (*Admin, error) {
 // Close ends the connections.
 func (a *Admin) Close() { a.adm.Close() }
 
+// Ping asks the brokers one after the other until one answers, once each: its error is that of the connection, where the
+// other calls try again and have only the end of their context to tell.
+func (a *Admin) Ping(ctx context.Context) error { return a.client.Ping(ctx) }
+
 // Topic says what the cluster knows about a topic. It needs the permissions Describe and DescribeConfigs on it. The error
 // wraps ErrUnknownTopic if there is no such topic, which no broker knows then; one that only some know yet is waited for.
 func (a *Admin) Topic(ctx context.Context, name string) (Topic, error) {

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,9 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/headrace/headrace/internal/hint"
 	"github.com/headrace/headrace/kafka"
 )
 
@@ -149,37 +146,29 @@ func nonEmpty(list []string) []string {
 
 // reach asks one broker anything: a wrong address is told at once, and not after the client's minutes of retries.
 func reach(ctx context.Context, cfg kafka.ClientConfig) error {
-	client, err := kgo.NewClient(cfg.Options()...)
+	admin, err := kafka.NewAdmin(cfg)
 	if err != nil {
 		return usagef("--brokers %s: %w", strings.Join(cfg.Brokers, ","), err).fix("write host:port, as in kafka-1:9092")
 	}
-	defer client.Close()
+	defer admin.Close()
 	within, cancel := context.WithTimeout(ctx, reachWithin)
 	defer cancel()
-	if err := client.Ping(within); err != nil {
+	if err := admin.Ping(within); err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		return &failure{
 			err:  fmt.Errorf("no broker of %s answers: %w", strings.Join(cfg.Brokers, ","), err),
-			hint: brokerHint(cfg, err),
+			hint: hint.Brokers(cfg, err, byFlags),
 		}
 	}
 	return nil
 }
 
-func brokerHint(cfg kafka.ClientConfig, err error) string {
-	switch {
-	case errors.Is(err, kerr.SaslAuthenticationFailed):
-		return "check --sasl-user, the password and --sasl-mechanism"
-	case errors.As(err, new(*tls.CertificateVerificationError)):
-		return "the brokers' certificate is of an authority that is not trusted here: name its file by --tls-ca-file"
-	case errors.As(err, new(tls.RecordHeaderError)):
-		return "the brokers do not speak TLS at this port: leave out --tls, or name their TLS port"
-	case cfg.SASL != nil: // some brokers hang up without a word
-		return "check --brokers, --sasl-user, the password and --sasl-mechanism; if the brokers want TLS, add --tls"
-	case cfg.TLS == nil:
-		return "check --brokers; if the brokers want TLS or a login, add --tls and --sasl-mechanism"
-	}
-	return "check --brokers; if the brokers want a login, add --sasl-mechanism"
+// byFlags is how somebody configures a client who has a command line.
+var byFlags = hint.Words{
+	Brokers: "--brokers", AddTLS: "add --tls", DropTLS: "leave out --tls", CA: "name its file by --tls-ca-file",
+	Certificate: "--tls-cert-file and --tls-key-file",
+	AddLogin:    "add --sasl-mechanism", DropLogin: "leave out --sasl-mechanism",
+	Login: "--sasl-user, the password and --sasl-mechanism", Mechanism: "--sasl-mechanism",
 }
