@@ -10,7 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/headrace/headrace/internal/redact"
+	"github.com/headrace/headrace/internal/health"
 	"github.com/headrace/headrace/middleware"
 )
 
@@ -67,19 +67,7 @@ func (c *Consumer) Ready() error {
 // Handler serves /livez, /readyz and /metrics: 200 with "ok", or 503 with the reason, a line each. It may be mounted
 // before Run.
 func (c *Consumer) Handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", c.probe(c.Live))
-	mux.HandleFunc("GET /readyz", c.probe(c.Ready))
-	mux.Handle("GET /metrics", promhttp.HandlerFor(c.cfg.Registry, promhttp.HandlerOpts{}))
-	return mux
-}
-
-func (c *Consumer) probe(check func() error) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		if err := check(); err != nil {
-			http.Error(w, redact.Of(err, c.cfg.RedactError).Error(), http.StatusServiceUnavailable)
-			return
-		}
-		_, _ = w.Write([]byte("ok\n")) // the prober went away: nobody to tell
-	}
+	return health.Probes{
+		Live: c.Live, Ready: c.Ready, Redact: c.cfg.RedactError, Metrics: promhttp.HandlerFor(c.cfg.Registry, promhttp.HandlerOpts{}),
+	}.Handler()
 }

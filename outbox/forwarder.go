@@ -29,6 +29,10 @@ type Forwarder struct {
 	woken   chan struct{}
 	running atomic.Bool
 
+	// What Live and Ready go by.
+	stopping             atomic.Bool
+	round, brokers, work pulse
+
 	// Run's own
 	senders  senders
 	topics   topics
@@ -64,9 +68,11 @@ func (f *Forwarder) Wake() {
 // and brokers do meanwhile is no error: they are waited for. An error says that it could not begin: the schema is not this
 // build's (migrations.ErrVersion), or the configuration of the Kafka client makes no sense.
 func (f *Forwarder) Run(ctx context.Context) error {
+	f.round.note(nil) // before anybody asks about it
 	if !f.running.CompareAndSwap(false, true) {
 		return errRunning
 	}
+	f.stopping.Store(false)
 	defer f.running.Store(false)
 	if err := migrations.Check(ctx, f.table.pool); errors.Is(err, migrations.ErrVersion) {
 		return fmt.Errorf("outbox: %w", err)
@@ -79,9 +85,12 @@ func (f *Forwarder) Run(ctx context.Context) error {
 	var others sync.WaitGroup
 	others.Go(func() { f.lease.keep(beside) })
 	others.Go(func() { newWatch(f.cfg, f.table, &f.lease).run(beside) })
+	others.Go(func() { f.listen(beside) })
 	for ctx.Err() == nil {
+		f.round.note(nil)
 		f.turn(ctx)
 	}
+	f.stopping.Store(true)
 	enough()
 	others.Wait()
 	f.leave(context.WithoutCancel(ctx))

@@ -20,6 +20,7 @@ type lease struct {
 	held  atomic.Bool
 	// others: another forwarder had it when the database was asked last.
 	others atomic.Bool
+	asked  pulse // of the database, whose turn it is
 }
 
 // turns is who knows whose turn it is.
@@ -45,7 +46,7 @@ func (l *lease) take(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, l.d/3)
 	defer cancel()
 	ok, err := l.turns.takeLease(ctx, l.me, l.d)
-	if err == nil {
+	if l.asked.note(err); err == nil {
 		l.others.Store(!ok)
 	}
 	return ok && err == nil

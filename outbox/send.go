@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // sender is a producer of which one thing more is known than of a kafka.Publisher's: what is sent together to one partition
@@ -63,6 +64,20 @@ func newSender(cfg Config) (*sender, error) {
 		return nil, fmt.Errorf("outbox client: %w", err)
 	}
 	return &sender{client: client}, nil
+}
+
+// ask asks one broker after the other, the n-th first, until one answers or ctx ends: one that does not answer costs this
+// question and not the next. The error is that of one try; the client itself would try again until ctx ends, and forget it.
+func (s *sender) ask(ctx context.Context, n int) (err error) {
+	brokers := append(s.client.DiscoveredBrokers(), s.client.SeedBrokers()...)
+	for i := range brokers {
+		question := kmsg.NewPtrMetadataRequest()
+		question.Topics = []kmsg.MetadataRequestTopic{} // of none
+		if _, err = brokers[(n+i)%len(brokers)].Request(ctx, question); err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+	return err
 }
 
 // retire ends the sender once what it has sent is answered.

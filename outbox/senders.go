@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 // senders are the sender in use, and those before it that still wait for an answer.
 type senders struct {
-	current *sender
+	current atomic.Pointer[sender]
 	results chan result
 	// proven says that current has its producer id, refused that it was refused one.
 	proven, refused bool
@@ -23,14 +24,15 @@ type senders struct {
 // roomForResults spares those who give results the wait for the one who takes them.
 const roomForResults = 256
 
-func (s *senders) open(cfg Config) (err error) {
+func (s *senders) open(cfg Config) error {
 	s.results = make(chan result, roomForResults)
 	s.life, s.end = context.WithCancel(context.Background())
-	s.current, err = newSender(cfg)
+	first, err := newSender(cfg)
+	s.current.Store(first)
 	return err
 }
 
-func (s *senders) send(events []*event) { s.current.send(s.life, events, s.results) }
+func (s *senders) send(events []*event) { s.current.Load().send(s.life, events, s.results) }
 
 // replace leaves the sender in use to what it waits for.
 func (s *senders) replace(cfg Config) error {
@@ -38,9 +40,8 @@ func (s *senders) replace(cfg Config) error {
 	if err != nil {
 		return err
 	}
-	old := s.current
-	s.retired.Go(old.retire)
-	s.current, s.proven, s.refused = next, false, false
+	s.retired.Go(s.current.Swap(next).retire)
+	s.proven, s.refused = false, false
 	return nil
 }
 
@@ -62,6 +63,6 @@ func (s *senders) mend(cfg Config) error {
 // close ends every wait and every connection.
 func (s *senders) close() {
 	s.end()
-	s.current.retire()
+	s.current.Load().retire()
 	s.retired.Wait()
 }

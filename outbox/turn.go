@@ -27,6 +27,7 @@ func (f *Forwarder) turn(ctx context.Context) {
 		return
 	}
 	sent, err := f.forward(ctx)
+	f.work.note(err)
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
@@ -153,6 +154,9 @@ func (f *Forwarder) settle(ctx context.Context) error {
 func (f *Forwarder) answered(r result) {
 	for _, e := range r.confirmed {
 		f.underway.confirmed(e)
+	}
+	if len(r.confirmed) > 0 {
+		f.brokers.note(nil)
 	}
 	f.senders.note(r)
 	if f.topics.of(r.topic).answered(r, time.Now()) {

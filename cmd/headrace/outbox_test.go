@@ -43,17 +43,48 @@ func TestOutbox(t *testing.T) {
 	ended := make(chan result, 1)
 	go func() { ended <- c.runUntil(ctx, "outbox", "run", "--metrics", address) }()
 	require.Eventually(t, func() bool {
-		return strings.Contains(get(t, address), `headrace_outbox_events_total{result="confirmed"} 10`)
+		_, text := get(t, address, "/metrics")
+		return strings.Contains(text, `headrace_outbox_events_total{result="confirmed"} 10`)
+	},
+		patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool {
+		code, text := get(t, address, "/readyz")
+		return code == http.StatusOK && text == "ok\n"
 	},
 		patience, 10*time.Millisecond)
 	cancel()
 	r := <-ended
 	require.Equal(t, exitOK, r.code, r.err)
 	require.Len(t, kafkatest.ReadAll(t, brokers, "ledger"), 10)
+	require.Contains(t, r.err, "metrics and health: http://"+address+"/metrics /livez /readyz\n")
 
 	var w waiting
 	require.NoError(t, json.Unmarshal([]byte(c.ok("outbox", "status", "--json").out), &w))
 	require.Equal(t, waiting{Snapshot: w.Snapshot}, w)
+}
+
+// An orchestrator restarted it, or sent nobody to look, as long as all that it could ask for were metrics.
+func TestOutbox_WithoutBrokersItLivesAndIsNotReady(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t, envBrokers+"=127.0.0.1:1", envDSN+"="+pgtest.DSN(t, migrations.Up))
+	port, err := freeport.Get()
+	require.NoError(t, err)
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan result, 1)
+	go func() { ended <- c.runUntil(ctx, "outbox", "run", "--metrics", fmt.Sprint(":", port)) }()
+	require.Eventually(t, func() bool {
+		code, text := get(t, address, "/readyz")
+		return code == http.StatusServiceUnavailable && strings.HasPrefix(text, "the brokers have not answered yet: ") &&
+			strings.HasSuffix(text, "connection refused\n")
+	},
+		patience, 10*time.Millisecond)
+	code, text := get(t, address, "/livez")
+	require.Equal(t, http.StatusOK, code)
+	require.Equal(t, "ok\n", text)
+	cancel()
+	r := <-ended
+	require.Equal(t, exitOK, r.code, r.err)
 }
 
 func TestOutbox_WrongUse(t *testing.T) {
@@ -70,17 +101,17 @@ func TestOutbox_WrongUse(t *testing.T) {
 	require.Contains(t, r.err, "headrace migrate up")
 }
 
-// get is a page, "" while nobody serves it.
-func get(t *testing.T, address string) string {
+// get is a page, 0 while nobody serves it.
+func get(t *testing.T, address, path string) (code int, text string) {
 	t.Helper()
-	resp, err := http.Get("http://" + address + "/metrics") //nolint:noctx // a test's
+	resp, err := http.Get("http://" + address + path) //nolint:noctx // a test's
 	if err != nil {
-		return ""
+		return 0, ""
 	}
 	defer func() { require.NoError(t, resp.Body.Close()) }()
-	text, err := io.ReadAll(resp.Body)
+	page, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
-	return string(text)
+	return resp.StatusCode, string(page)
 }
 
 func TestListen_OnThisMachineAloneUnlessAHostIsNamed(t *testing.T) {
