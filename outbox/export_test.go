@@ -19,7 +19,7 @@ func (everybodys) leaveLease(context.Context, uuid.UUID) error { return nil }
 
 // Statements are what is explained.
 func Statements() map[string]string {
-	return map[string]string{"read": readSQL, "around": readAroundSQL, "delete": deleteSQL, "size": sizeSQL, "split": splitSQL}
+	return map[string]string{"read": readSQL, "around": readAroundSQL, "delete": deleteSQL, "size": sizeSQL, "split": splitSQL, "topics": topicsSQL}
 }
 
 // SizePages is what a look at the size reads at most.

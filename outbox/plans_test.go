@@ -56,6 +56,7 @@ func TestForwarderWithManyWaiting(t *testing.T) {
 		"around": {"'{t}', 2000, 2000, 1000000", 200}, // a topic behind another's backlog
 		"delete": {ids(2000), 2000 * 3},
 		"size":   {fmt.Sprint(outbox.SizePages), outbox.SizePages * 3 / 2},
+		"topics": {fmt.Sprint(outbox.SizePages) + ", 2000", outbox.SizePages * 3 / 2},
 		"split":  {"1, '{1}', '{a}', '{a}', '{a}', '{a}', '{1}'", 20},
 	}
 	for range 8 { // then the plan is kept
@@ -78,6 +79,13 @@ func TestForwarderWithManyWaiting(t *testing.T) {
 	require.NoError(t, err)
 	require.InEpsilon(t, many, size.Rows, 0.3)
 	require.InEpsilon(t, 280*many, size.Bytes, 0.3)
+	topics, err := outbox.Topics(t.Context(), b.pool)
+	require.NoError(t, err)
+	require.Len(t, topics, 2)
+	require.Equal(t, "behind", topics[0].Topic)
+	require.InEpsilon(t, 2000, topics[0].Events, 0.5)
+	require.InEpsilon(t, many, topics[1].Events, 0.3)
+	require.InEpsilon(t, 280*many, topics[1].Bytes, 0.3)
 
 	// What is sent is the same from the first to the last: so a part of it is enough.
 	const sent = 20_000

@@ -1,35 +1,33 @@
 package main
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
 	"strconv"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/headrace/headrace/dlq"
 	"github.com/headrace/headrace/outbox"
-	"github.com/headrace/headrace/record"
 )
-
-// waiting is what 'outbox status --json' prints.
-type waiting struct {
-	Rows     int64   `json:"rows"`
-	Bytes    int64   `json:"bytes"`
-	Oldest   float64 `json:"oldest_seconds"`
-	Snapshot float64 `json:"snapshot_seconds"`
-}
 
 func newOutboxStatus(s streams) *cobra.Command {
 	var dsn dsnFlag
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Tell how many events wait, and for how long",
-		Long: `Tells how many events wait to be sent, their size, the age of the oldest, and that of the oldest transaction in the
-database, which keeps sent ones from being cleared away (0 if the role may not see the sessions of others).`,
+		Short: "Tell how many events wait for which topic, and for how long",
+		Long: `Tells of each topic for which events wait how many there are, their size and the age of the oldest, and the same of all;
+and the age of the oldest transaction in the database, which keeps sent events from being cleared away (0 if the role may
+not see the sessions of others). Of a topic with many events in a table of more than 16 MB it is an estimate.
+
+An event waits until it is sent, and is never given up. If those of one topic wait and the others are sent, the topic does
+not take them: the forwarder's report outbox_blocked, a line in its log, says why.`,
 		Example: `  headrace outbox status
-  headrace outbox status --json | jq .oldest_seconds`,
+  headrace outbox status --json | jq .oldest_seconds
+  headrace outbox status --json | jq '.topics[] | select(.oldest_seconds > 60)'`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			pool, closes, err := dsn.open(cmd.Context(), s)
@@ -37,14 +35,14 @@ database, which keeps sent ones from being cleared away (0 if the role may not s
 				return err
 			}
 			defer closes()
-			i, err := outbox.Size(cmd.Context(), pool)
-			if err != nil {
+			o, err := lookAtOutbox(cmd.Context(), pool)
+			switch {
+			case err != nil:
 				return err
+			case asJSON:
+				return writeJSON(s.out, o)
 			}
-			if asJSON {
-				return json.NewEncoder(s.out).Encode(waiting{i.Rows, i.Bytes, i.Oldest.Seconds(), i.Snapshot.Seconds()})
-			}
-			return tellWaiting(s, i)
+			return o.print(s)
 		},
 	}
 	dsn.register(cmd.Flags(), "the database with the outbox")
@@ -52,8 +50,57 @@ database, which keeps sent ones from being cleared away (0 if the role may not s
 	return cmd
 }
 
-func tellWaiting(s streams, i record.OutboxInfo) error {
-	_, err := fmt.Fprintf(s.out, "events                   %s\nbytes                    %s\noldest                   %s\noldest open transaction  %s\n",
-		strconv.FormatInt(i.Rows, 10), strconv.FormatInt(i.Bytes, 10), i.Oldest.Round(time.Millisecond), i.Snapshot.Round(time.Millisecond))
+// outboxJSON is what 'outbox status --json' prints. The names are stable: scripts read them.
+type outboxJSON struct {
+	Rows     int64       `json:"rows"` // events of all topics
+	Bytes    int64       `json:"bytes"`
+	Oldest   float64     `json:"oldest_seconds"`
+	Snapshot float64     `json:"snapshot_seconds"`
+	Topics   []topicJSON `json:"topics"`
+}
+
+// topicJSON is what waits for one of them.
+type topicJSON struct {
+	Topic  string  `json:"topic"`
+	Rows   int64   `json:"rows"`
+	Bytes  int64   `json:"bytes"`
+	Oldest float64 `json:"oldest_seconds"`
+}
+
+// lookAtOutbox sums up the topics: what is counted by itself is of another moment.
+func lookAtOutbox(ctx context.Context, pool *pgxpool.Pool) (o outboxJSON, err error) {
+	all, err := outbox.Size(ctx, pool)
+	if err != nil {
+		return o, err
+	}
+	topics, err := outbox.Topics(ctx, pool)
+	if err != nil {
+		return o, err
+	}
+	o.Snapshot, o.Topics = all.Snapshot.Seconds(), []topicJSON{}
+	for _, t := range topics {
+		o.Topics = append(o.Topics, topicJSON{t.Topic, t.Events, t.Bytes, t.Oldest.Seconds()})
+		o.Rows, o.Bytes, o.Oldest = o.Rows+t.Events, o.Bytes+t.Bytes, max(o.Oldest, t.Oldest.Seconds())
+	}
+	return o, nil
+}
+
+func (o *outboxJSON) print(s streams) error {
+	t := table{header: []string{"EVENTS", "BYTES", "OLDEST", "TOPIC"}, right: map[string]bool{"EVENTS": true, "BYTES": true, "OLDEST": true}}
+	line := func(rows, bytes int64, oldest float64, topic string) {
+		t.add(strconv.FormatInt(rows, 10), strconv.FormatInt(bytes, 10), lasted(oldest), topic)
+	}
+	for _, w := range o.Topics {
+		line(w.Rows, w.Bytes, w.Oldest, dlq.Escape([]byte(w.Topic), maxCell))
+	}
+	line(o.Rows, o.Bytes, o.Oldest, fmt.Sprintf("total of %s", plural(int64(len(o.Topics)), "topic")))
+	if err := t.write(s.out, s.width); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(s.out, "oldest open transaction: %s\n", lasted(o.Snapshot))
 	return err
+}
+
+func lasted(seconds float64) string {
+	return time.Duration(seconds * float64(time.Second)).Round(time.Millisecond).String()
 }

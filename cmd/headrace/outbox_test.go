@@ -24,17 +24,30 @@ import (
 func TestOutbox(t *testing.T) {
 	t.Parallel()
 	brokers, dsn := kafkatest.Fake(t).ListenAddrs(), pgtest.DSN(t, migrations.Up)
-	kafkatest.CreateTopic(t, brokers, "ledger", 1)
+	for _, topic := range []string{"ledger", "stock"} {
+		kafkatest.CreateTopic(t, brokers, topic, 1)
+	}
 	pool := pgtest.Pool(t, dsn)
 	c := newCLI(t, envBrokers+"="+strings.Join(brokers, ","), envDSN+"="+dsn)
 
+	require.Regexp(t, `^EVENTS  BYTES  OLDEST  TOPIC\n +0 +0 +0s  total of 0 topics\noldest open transaction: `, c.ok("outbox", "status").out)
 	tx, err := pool.Begin(t.Context())
 	require.NoError(t, err)
 	for i := range 10 {
-		require.NoError(t, outbox.Publisher(tx).Publish("ledger", message.NewMessage(fmt.Sprint("id-", i), []byte("value"))))
+		topic := "ledger"
+		if i >= 7 {
+			topic = "stock"
+		}
+		require.NoError(t, outbox.Publisher(tx).Publish(topic, message.NewMessage(fmt.Sprint("id-", i), []byte("value"))))
 	}
 	require.NoError(t, tx.Commit(t.Context()))
-	require.Contains(t, c.ok("outbox", "status").out, "events                   10\n")
+	require.Regexp(t, `^EVENTS +BYTES +OLDEST +TOPIC\n +7 +\d+ +\S+s  ledger\n +3 +\d+ +\S+s  stock\n +10 +\d+ +\S+s  total of 2 topics\noldest open transaction: `,
+		c.ok("outbox", "status").out)
+	w := c.waiting()
+	require.Equal(t, int64(10), w.Rows)
+	require.Len(t, w.Topics, 2)
+	require.Equal(t, topicJSON{Topic: "stock", Rows: 3, Bytes: w.Bytes - w.Topics[0].Bytes, Oldest: w.Topics[1].Oldest}, w.Topics[1])
+	require.Positive(t, w.Oldest)
 
 	port, err := freeport.Get()
 	require.NoError(t, err)
@@ -55,12 +68,18 @@ func TestOutbox(t *testing.T) {
 	cancel()
 	r := <-ended
 	require.Equal(t, exitOK, r.code, r.err)
-	require.Len(t, kafkatest.ReadAll(t, brokers, "ledger"), 10)
+	require.Len(t, kafkatest.ReadAll(t, brokers, "ledger"), 7)
 	require.Contains(t, r.err, "metrics and health: http://"+address+"/metrics /livez /readyz\n")
 
-	var w waiting
-	require.NoError(t, json.Unmarshal([]byte(c.ok("outbox", "status", "--json").out), &w))
-	require.Equal(t, waiting{Snapshot: w.Snapshot}, w)
+	w = c.waiting()
+	require.Equal(t, outboxJSON{Snapshot: w.Snapshot, Topics: []topicJSON{}}, w)
+}
+
+// waiting is what 'outbox status --json' says.
+func (c *cli) waiting() (w outboxJSON) {
+	c.t.Helper()
+	require.NoError(c.t, json.Unmarshal([]byte(c.ok("outbox", "status", "--json").out), &w))
+	return w
 }
 
 // An orchestrator restarted it, or sent nobody to look, as long as all that it could ask for were metrics.
