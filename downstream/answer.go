@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headrace/headrace/fault"
@@ -15,21 +16,48 @@ import (
 // maxDrain is how much of an answer is read that nobody wants, for the sake of its connection.
 const maxDrain = 64 << 10
 
-// answer is the body of a response. It tells once that it has ended: read to its end, closed, or broken off.
+// answer is the body of a response. It tells once that it has ended: read to its end, closed, or broken off; or, while
+// somebody holds it, as that one says.
 type answer struct {
 	io.ReadCloser
 	ctx  context.Context // the request's
 	safe bool            // its method
 	end  func(error)
+	held atomic.Bool
 }
 
-func newAnswer(ctx context.Context, body io.ReadCloser, safe bool, end func(error)) io.ReadCloser {
+// newAnswer is nil, and has ended, if there is no body.
+func newAnswer(ctx context.Context, body io.ReadCloser, safe bool, end func(error)) *answer {
 	if body == nil || body == http.NoBody {
 		end(nil)
-		return http.NoBody
+		return nil
 	}
 	var once sync.Once
-	return &answer{body, ctx, safe, func(err error) { once.Do(func() { end(err) }) }}
+	return &answer{ReadCloser: body, ctx: ctx, safe: safe, end: func(err error) { once.Do(func() { end(err) }) }}
+}
+
+// hold gives the answer that resp is of, nil if it has none, which from now on ends when [answer.judged] is told how: to be
+// read to its end is no success yet. It is found by the request, whatever somebody has wrapped around the body.
+func hold(resp *http.Response) *answer {
+	s := sendingOf(resp)
+	if s == nil || s.answer == nil {
+		return nil
+	}
+	s.answer.held.Store(true)
+	return s.answer
+}
+
+// judged ends an answer that is held, and gives err as whoever sent the request is to have it.
+func (a *answer) judged(err error) error {
+	if a == nil {
+		return err
+	}
+	a.end(err)
+	var already *ForeignError
+	if errors.As(err, &already) {
+		return err
+	}
+	return markAnswer(a.ctx, err)
 }
 
 // Read says with the error of a body that breaks off what it means: the server has executed the request, or is about to.
@@ -39,7 +67,7 @@ func (a *answer) Read(p []byte) (int, error) {
 	case err == nil:
 		return n, nil
 	case errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
-		a.end(nil)
+		a.over()
 		return n, io.EOF
 	}
 	err = fault.Say(err, cut(a.safe))
@@ -49,14 +77,22 @@ func (a *answer) Read(p []byte) (int, error) {
 
 // Close is no failure: whoever closes has read enough.
 func (a *answer) Close() error {
-	defer a.end(nil)
+	defer a.over()
 	return a.ReadCloser.Close()
+}
+
+// over is an end that is no failure.
+func (a *answer) over() {
+	if !a.held.Load() {
+		a.end(nil)
+	}
 }
 
 // Check gives the error that an answer is: a *fault.StatusError, which knows what the answer means for a record, from 400
 // on, and for a redirect that was not followed although it says that the request was not carried out (307, 308); else
 // nil. One of another dependency than the route's is in a [ForeignError]. Then the body is read and closed, so that its connection can be used again; read it before if there is
 // something in it, and do not put it into errors. The method, the status and Retry-After are all that the error says.
+// [DecodeJSON] checks by itself.
 func Check(resp *http.Response) error {
 	switch {
 	case resp.StatusCode == http.StatusTemporaryRedirect, resp.StatusCode == http.StatusPermanentRedirect:
@@ -80,9 +116,9 @@ func statusError(resp *http.Response) *fault.StatusError {
 	e := fault.NewStatusError(resp)
 	if resp.Request != nil {
 		e.Keyed = isKeyed(resp.Request) && !replayed(resp)
-		if d, ok := resp.Request.Context().Value(dependencyKey{}).(*Dependency); ok {
-			e.Dependency, e.Named = d.cfg.Name, true
-		}
+	}
+	if s := sendingOf(resp); s != nil {
+		e.Dependency, e.Named = s.d.cfg.Name, true
 	}
 	return e
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -51,6 +52,11 @@ type Config struct {
 	//
 	// Defaults to 0, unknown: nothing is checked.
 	KeyRetention time.Duration
+	// MaxAnswer is the longest answer that DecodeJSON reads, in bytes, decompressed. Each of MaxConcurrent calls may take a
+	// small multiple of it in memory.
+	//
+	// Defaults to 10 MiB.
+	MaxAnswer int
 	// RefuseInTransaction makes a call under a context that carries the inbox's transaction an error, ErrInTransaction: for
 	// tests. Without it such a call is made, counted and reported.
 	//
@@ -113,6 +119,9 @@ type RetryConfig struct {
 // buckets is into how many parts the breaker's window is cut: the oldest falls out when the next one begins.
 const buckets = 12
 
+// maxAnswer is the longest answer that is read of whoever says nothing.
+const maxAnswer = 10 << 20
+
 // maxAttempts is the most that are made in memory.
 const maxAttempts = 5
 
@@ -125,6 +134,7 @@ func (c Config) withDefaults() Config {
 	b.OpenFor = cmp.Or(b.OpenFor, 30*time.Second)
 	c.MaxConcurrent = cmp.Or(c.MaxConcurrent, 64)
 	c.Timeout = cmp.Or(c.Timeout, min(10*time.Second, b.Window/2))
+	c.MaxAnswer = cmp.Or(c.MaxAnswer, maxAnswer)
 	c.Retry.Attempts = cmp.Or(c.Retry.Attempts, 3)
 	c.Retry.Base = cmp.Or(c.Retry.Base, 200*time.Millisecond)
 	c.Retry.Cap = max(cmp.Or(c.Retry.Cap, 2*time.Second), c.Retry.Base)
@@ -162,6 +172,7 @@ func (c Config) validate() error {
 	check(c.NormalTime >= 0 || c.NormalTime == Measured, "NormalTime (%s) must be positive, or downstream.Measured", c.NormalTime)
 	check(c.NormalTime <= c.Timeout, "NormalTime (%s) must not exceed Timeout (%s): no try would have as much", c.NormalTime, c.Timeout)
 	check(c.KeyRetention >= 0, "KeyRetention (%s) must not be negative", c.KeyRetention)
+	check(c.MaxAnswer > 0 && c.MaxAnswer < math.MaxInt, "MaxAnswer (%d) must be at least 1 and less than %d", c.MaxAnswer, math.MaxInt)
 	check(c.DeadlineHeader == "" || httpguts.ValidHeaderFieldName(c.DeadlineHeader), "DeadlineHeader (%q) is no name of a header", c.DeadlineHeader)
 	check(c.Retry.Base > 0, "Retry.Base (%s) must be positive", c.Retry.Base)
 	check(c.Retry.Cap > 0, "Retry.Cap (%s) must be positive", c.Retry.Cap)

@@ -26,12 +26,10 @@
 //	…
 //	resp, err := client.Do(req)
 //	if err != nil {
-//		return nil, err
+//		return Receipt{}, err
 //	}
 //	defer resp.Body.Close()
-//	if err := downstream.Check(resp); err != nil {
-//		return nil, err
-//	}
+//	return downstream.DecodeJSON[Receipt](resp) // or Check, and any format
 //
 // What such an error means for the record is said by the error: surely not executed, unknown, in progress, our
 // credentials. [Call.End] says who is charged for it:
@@ -51,6 +49,10 @@
 //
 // A status that has no meaning (600, 999) is an answer like most of 4xx: it is Permanent, and the dependency works.
 // Give the route's and the dependency's Classifier a rule for one that means something else there.
+//
+// A success that is none, a proxy's page to log in with, is an error of [DecodeJSON] that means what a lost answer does, and
+// a failure of the dependency to the breaker. Who decodes by himself says fault.Transient or fault.Ambiguous: the error of a
+// decoder is unknown to the classifier, and so Permanent.
 //
 // # A call within a call
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"time"
@@ -77,6 +78,47 @@ func ExampleDependency_Transport() {
 	// Output:
 	// <nil> after the second try
 	// payments: 402 Payment Required is permanent
+}
+
+// A proxy answers in the service's place, with a success that is none. Whether the charge was made is not known; what is
+// read may be read again.
+func ExampleDecodeJSON() {
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "<!doctype html><title>Please log in</title>")
+	}))
+	defer proxy.Close()
+
+	payments, err := downstream.New(downstream.Config{Name: "payments"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	client := &http.Client{Transport: payments.Transport(nil)}
+	defer client.CloseIdleConnections()
+	type charge struct{ ID string }
+	call := func(method string) (charge, error) {
+		req, err := http.NewRequestWithContext(context.Background(), method, proxy.URL+"/charges/7", http.NoBody)
+		if err != nil {
+			return charge{}, err
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return charge{}, err
+		}
+		defer resp.Body.Close() //nolint:errcheck // DecodeJSON has closed it
+		return downstream.DecodeJSON[charge](resp)
+	}
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		_, err := call(method)
+		if method == http.MethodGet {
+			fmt.Println(err)
+		}
+		fmt.Println(method, "is", new(fault.Classifier).ClassifyCall(context.Background(), err).Class)
+	}
+	// Output:
+	// payments: 200 OK: the answer (text/html, 43 bytes) is no JSON, by byte 1: see whether something else answers in its place, a proxy perhaps
+	// GET is transient
+	// POST is ambiguous
 }
 
 // A service that takes no key, and can be asked what became of a transfer: what was carried out is not sent again.

@@ -15,10 +15,23 @@ import (
 // sending is what is known of a request on its way: nothing was sent as long as there was no WroteHeaders since the last
 // GotConn. net/http calls the first after the headers are in its buffer and before it flushes them.
 type sending struct {
+	d            *Dependency
 	asked, wrote atomic.Bool
 	conns        atomic.Int32
 	stop         context.CancelCauseFunc
 	safe, keyed  bool
+	answer       *answer // nil as long as there is none, and for one that has no body
+}
+
+type sendingKey struct{}
+
+// sendingOf is that of the request that resp answers, nil if no Transport has sent it.
+func sendingOf(resp *http.Response) *sending {
+	if resp.Request == nil {
+		return nil
+	}
+	s, _ := resp.Request.Context().Value(sendingKey{}).(*sending)
+	return s
 }
 
 // maxConns is on how many connections one request may be tried by net/http itself. It goes on for ever when a server

@@ -20,7 +20,7 @@ import (
 // Config.Retry.Attempts times if it was surely not executed, or may be repeated: by a safe or idempotent method, or with
 // an idempotency key. Its body is replayed by GetBody, or from a copy if it is no longer than 1 MiB. The tries fit
 // in the request's context, wait for Retry-After (no longer than Config.Timeout), share the dependency's retry tokens, and
-// are one call to the breaker and the hooks. In a route that calls another dependency there is one try, too, and
+// are one call to the breaker and the hooks, which ends with the answer's body, or as [DecodeJSON] finds it. In a route that calls another dependency there is one try, too, and
 // what fails is a [ForeignError].
 //
 // On behalf of a record every request that is not safe carries an idempotency key; see [IdempotencyKey] and
@@ -126,8 +126,6 @@ func (d *Dependency) longest() time.Duration {
 	return time.Duration(d.cfg.Retry.Attempts) * (d.cfg.Timeout + max(d.cfg.Timeout, d.cfg.Retry.Cap))
 }
 
-type dependencyKey struct{}
-
 // try sends req once. Its context ends with the answer's body: at the return of RoundTrip it would cut the body off.
 // ended is told how the body of a success ended; an answer that is a failure has ended with its status.
 func (t *transport) try(req *http.Request, timeout time.Duration, ended func(error)) (*http.Response, error) {
@@ -135,8 +133,8 @@ func (t *transport) try(req *http.Request, timeout time.Duration, ended func(err
 		closeBody(req)
 		return nil, err
 	}
-	ctx, cancel := deadline(context.WithValue(req.Context(), dependencyKey{}, t.d), timeout)
-	var s sending
+	s := &sending{d: t.d}
+	ctx, cancel := deadline(context.WithValue(req.Context(), sendingKey{}, s), timeout)
 	ctx, s.stop = context.WithCancelCause(ctx)
 	req = t.withDeadline(ctx, req)
 	s.safe, s.keyed = safe(req.Method), isKeyed(req)
@@ -152,7 +150,7 @@ func (t *transport) try(req *http.Request, timeout time.Duration, ended func(err
 		err = errNoResponse
 	}
 	if err != nil {
-		return nil, t.explain(ctx, req, &s, err)
+		return nil, t.explain(ctx, req, s, err)
 	}
 	handed = true
 	if resp.Request == nil {
@@ -167,10 +165,13 @@ func (t *transport) try(req *http.Request, timeout time.Duration, ended func(err
 	case resp.StatusCode >= http.StatusBadRequest || ended == nil:
 		ended = func(error) {}
 	}
-	resp.Body = newAnswer(ctx, resp.Body, s.safe, func(err error) {
+	s.answer = newAnswer(ctx, resp.Body, s.safe, func(err error) {
 		end()
 		ended(err)
 	})
+	if resp.Body = http.NoBody; s.answer != nil {
+		resp.Body = s.answer
+	}
 	return resp, nil
 }
 

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -71,6 +74,10 @@ var outages = map[string]func(ctx context.Context) error{
 	"IgnoresUs":   func(context.Context) error { <-time.After(12 * time.Second); return errors.New("late") },
 	"Throttled":   func(context.Context) error { return fault.RetryAfter(errors.New("503"), 2*time.Second) },
 	"Credentials": func(context.Context) error { return fault.Unavailable(errors.New("401"), "payments") },
+	"LoginPage": func(context.Context) error {
+		_, err := downstream.DecodeJSON[string](&http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("<html>"))})
+		return err
+	},
 }
 
 // TestCall_OutageKillsNobody: whatever the order, the rate and the concurrency, an outage dead-letters nothing and all is

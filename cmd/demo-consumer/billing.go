@@ -43,20 +43,17 @@ func (b *billing) call(ctx context.Context, e consumer.Event[order]) (payments.C
 		return c, fault.Permanent(err)
 	}
 	r.Header.Set("Content-Type", "application/json")
-	return c, fetch(b.client, r, &c)
+	return fetch[payments.Charge](b.client, r)
 }
 
 // fetch reads the answer's JSON.
-func fetch(client *http.Client, r *http.Request, into any) error {
+func fetch[T any](client *http.Client, r *http.Request) (answer T, err error) {
 	resp, err := client.Do(r)
 	if err != nil {
-		return err
+		return answer, err
 	}
 	defer func() { _ = resp.Body.Close() }() // there is nothing more to learn
-	if err := downstream.Check(resp); err != nil {
-		return err
-	}
-	return json.NewDecoder(resp.Body).Decode(into)
+	return downstream.DecodeJSON[T](resp)
 }
 
 var errAccountLocked = errors.New("the account is locked at this moment")

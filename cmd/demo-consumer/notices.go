@@ -77,7 +77,7 @@ func (n *notices) look(ctx context.Context, e consumer.Event[charged]) (downstre
 		if err != nil {
 			return c, err
 		}
-		return c, fetch(n.client, r, &c)
+		return fetch[customer](n.client, r)
 	})
 }
 

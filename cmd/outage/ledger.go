@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/headrace/headrace/dlq"
+	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/internal/payments"
 )
 
@@ -109,8 +110,8 @@ func (p *phase) charges(ctx context.Context) (map[string]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []payments.Charge
-	if err := fetch(&http.Client{Transport: p.base}, r, &all); err != nil {
+	all, err := list(&http.Client{Transport: p.base}, r)
+	if err != nil {
 		return nil, err
 	}
 	of := map[string]int{}
@@ -118,4 +119,18 @@ func (p *phase) charges(ctx context.Context) (map[string]int, error) {
 		of[c.Order]++
 	}
 	return of, nil
+}
+
+// list reads an answer of any length: what was charged in a whole run.
+func list(client *http.Client, r *http.Request) (all []payments.Charge, err error) {
+	resp, err := client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }() // there is nothing more to learn
+	if err := downstream.Check(resp); err != nil {
+		return nil, err
+	}
+	err = json.NewDecoder(resp.Body).Decode(&all)
+	return all, err
 }

@@ -48,20 +48,17 @@ func charge(ctx context.Context, client *http.Client, url string, q payments.Req
 	if err != nil {
 		return c, fault.Permanent(err)
 	}
-	return c, fetch(client, r, &c)
+	return fetch(client, r)
 }
 
 // fetch reads the answer's JSON.
-func fetch(client *http.Client, r *http.Request, into any) error {
+func fetch(client *http.Client, r *http.Request) (c payments.Charge, err error) {
 	resp, err := client.Do(r)
 	if err != nil {
-		return err
+		return c, err
 	}
 	defer func() { _ = resp.Body.Close() }() // there is nothing more to learn
-	if err := downstream.Check(resp); err != nil {
-		return err
-	}
-	return json.NewDecoder(resp.Body).Decode(into)
+	return downstream.DecodeJSON[payments.Charge](resp)
 }
 
 // meter counts what is really sent.
