@@ -23,6 +23,7 @@ type owned struct {
 	elsewhere atomic.Int64                 // where the client was told to go on since, -1 once something came of it
 	high      atomic.Int64                 // high watermark, -1 if unknown
 	paused    atomic.Bool                  // as the client was told
+	silent    atomic.Bool                  // the coordinator no longer vouches for it: nothing is to be fetched
 	kept      atomic.Bool                  // somebody remembers its records by their offsets, see SourceConfig.Begin
 }
 

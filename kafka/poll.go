@@ -77,14 +77,14 @@ func (s *Source) fetchedPartition(topic string, id uuid.UUID, p *kgo.FetchPartit
 	s.flow(o)
 }
 
-// flow pauses a claim that is full or that has a problem, and resumes it when it is neither.
+// flow pauses a claim that is full, that has a problem or that nobody vouches for, and resumes it when it is none of these.
 //
 // The state is read under the same lock under which the client is told: full -> the last record settles and frees it ->
 // the pause comes after the resume would leave the partition paused for ever.
 func (s *Source) flow(o *owned) {
 	s.flowMu.Lock()
 	defer s.flowMu.Unlock()
-	paused := o.Full() || s.problems.holds(o.tp)
+	paused := o.silent.Load() || o.Full() || s.problems.holds(o.tp)
 	if paused == o.paused.Load() {
 		return
 	}

@@ -323,24 +323,12 @@ func cutWithoutMemory(w *world) {
 }
 
 func cutOutlivesASilence(w *world) {
-	w.fake.ControlKey(kmsg.JoinGroup.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
-		w.fake.KeepControl()
-		req.(*kmsg.JoinGroupRequest).SessionTimeoutMillis = 120_000
-		return nil, nil, false
-	})
+	w.forgive()
 	w.produceMany(0, 5)
 	m := &memory{knows: map[int32]kafka.Start{0: knowing(8, 8, -1)}}
-	r := w.read(remembering(m), func(c *kafka.SourceConfig) {
-		c.SessionTimeout = 8 * time.Second
-	})
+	r := w.read(remembering(m), forgivenSession)
 	wait(5 * time.Second)
-	var once sync.Once
-	w.fake.ControlKey(kmsg.Heartbeat.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
-		w.fake.KeepControl()
-		// Late enough for the Source to end its claims, and in time for the client.
-		once.Do(func() { w.fake.SleepControl(func() { wait(9500 * time.Millisecond) }) })
-		return nil, nil, false
-	})
+	w.pauseCoordinator()
 	wait(20 * time.Second)
 	require.Equal(w.t, 1, r.told.events("lost"))
 	require.Len(w.t, m.questions(), 1, "the client is told of no new assignment")

@@ -215,11 +215,7 @@ func silentCoordinator(w *world) {
 
 // forgivingCoordinator was only paused: it still knows the member, so the client is told of no new assignment.
 func forgivingCoordinator(w *world) {
-	w.fake.ControlKey(kmsg.JoinGroup.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
-		w.fake.KeepControl()
-		req.(*kmsg.JoinGroupRequest).SessionTimeoutMillis = 120_000
-		return nil, nil, false
-	})
+	w.forgive()
 	w.produceMany(0, 10)
 	told := &reports{}
 	s := w.source(told.hook, func(c *kafka.SourceConfig) { c.SessionTimeout = 8 * time.Second })

@@ -137,33 +137,46 @@ func (s *Source) watchCoordinator() {
 
 // silence ends claims that the coordinator no longer vouches for. Their partitions are paused, so that nothing is
 // fetched for nobody. With Source.ending held.
+//
+// The poll has the first records of a partition in its hand -> its claim begins to end and drops them -> the client, whose
+// position is behind them, would go on there. So where a claim goes on is asked once the poll's hand is empty. The report
+// comes before that: what keeps the poll may be somebody who waits for it.
 func (s *Source) silence(claims []*owned) {
 	if len(claims) == 0 || s.quitting() {
 		return
 	}
-	was := make(map[tp]resumption, len(claims))
 	for _, o := range claims {
-		s.client.PauseFetchPartitions(map[string][]int32{o.topic: {o.partition}})
+		o.silent.Store(true)
+		s.flow(o)
 		o.EndSoft()
-		r := resumption{Mark: claim.Mark{Offset: o.Load().First, Epoch: -1}, kept: o.kept.Load()}
-		if m, ok := o.Watermark(); ok {
-			r.Mark, r.settled = m, true
-		}
-		if p, ok := s.problems.lasting(o.tp); ok {
-			r.held = &p
-		}
-		was[o.tp] = r
 	}
 	s.report(record.Report{
 		Kind: record.ReportCoordinatorSilent, Partition: -1, Offset: -1, Age: s.pulse.silence(),
 		Hint: "the consumer group's coordinator has not answered for a session; the partitions may belong to another member by now",
 	})
+	s.fence.pass()
+	was := make(map[tp]resumption, len(claims))
+	for _, o := range claims {
+		was[o.tp] = s.resumption(o)
+	}
 	s.endClaims(context.Background(), claims, ending{event: "lost", cause: record.ErrLost})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for at, r := range was {
 		s.silenced[at] = r
 	}
+}
+
+// resumption is of a claim that takes nothing any more.
+func (s *Source) resumption(o *owned) resumption {
+	r := resumption{Mark: claim.Mark{Offset: o.Began(), Epoch: -1}, kept: o.kept.Load()}
+	if m, ok := o.Watermark(); ok {
+		r.Mark, r.settled = m, true
+	}
+	if p, ok := s.problems.lasting(o.tp); ok {
+		r.held = &p
+	}
+	return r
 }
 
 // revive begins the claims again whose member the coordinator still knows. Those that it took away meanwhile were

@@ -51,6 +51,7 @@ type Claim struct {
 	limit    Limit
 	mark     Mark
 	moved    bool  // mark is valid
+	began    int64 // the first record that was given, -1 for none
 	end      int64 // behind the last record that was added, -1 for none
 	scratch  []byte
 }
@@ -77,7 +78,7 @@ type entry struct {
 // New makes an open claim that has no lines yet.
 func New(cfg Config, limit Limit) *Claim {
 	c := &Claim{
-		Config: cfg, limit: limit, end: -1,
+		Config: cfg, limit: limit, began: -1, end: -1,
 		soft: make(chan struct{}), drained: make(chan struct{}), closed: make(chan struct{}),
 	}
 	c.hard, c.kill = context.WithCancelCause(context.Background())
@@ -98,7 +99,13 @@ func (c *Claim) Identify(id uuid.UUID) uuid.UUID {
 func (c *Claim) Add(recs []*kgo.Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.softened || len(recs) == 0 {
+	if len(recs) == 0 {
+		return
+	}
+	if c.began < 0 {
+		c.began = recs[0].Offset
+	}
+	if c.softened {
 		return
 	}
 	now, entries := time.Now(), make([]entry, len(recs))
@@ -232,6 +239,14 @@ func (c *Claim) Watermark() (Mark, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mark, c.moved && !c.shut
+}
+
+// Began is the offset of the first record that the claim was given, also of one that was dropped because it was ending; -1
+// if there was none.
+func (c *Claim) Began() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.began
 }
 
 // Soft closes when the claim begins to end.
