@@ -55,8 +55,8 @@ func source(cfg kafka.SourceConfig) (kafka.Transport, error) { return kafka.NewS
 
 func (c *Consumer) sourceConfig() kafka.SourceConfig {
 	return kafka.SourceConfig{
-		Client: c.cfg.client(), Group: c.cfg.Group, Topics: c.inputs(), Balancer: c.cfg.Balancer,
-		InstanceID: c.cfg.InstanceID, OnOffsetLoss: c.cfg.OnOffsetLoss,
+		Client: c.cfg.client(), Group: c.cfg.Group, Topics: c.inputs(), Subscriptions: c.subscriptions(),
+		Balancer: c.cfg.Balancer, InstanceID: c.cfg.InstanceID, OnOffsetLoss: c.cfg.OnOffsetLoss,
 		SessionTimeout: c.cfg.SessionTimeout, HeartbeatInterval: c.cfg.HeartbeatInterval,
 		RebalanceTimeout: c.cfg.RebalanceTimeout, DrainGrace: c.cfg.DrainGrace, HardGrace: c.cfg.HardGrace,
 		CommitReserve: c.cfg.CommitReserve, MaxPollInterval: c.cfg.MaxPollInterval, CommitInterval: c.cfg.CommitInterval,

@@ -148,6 +148,16 @@ func (c *Consumer) inputs() []string {
 	return names
 }
 
+// subscriptions are how many each input has: one for each route of a source, which all read its replay topic too.
+func (c *Consumer) subscriptions() map[string]int {
+	n := map[string]int{}
+	for _, s := range c.specs {
+		n[s.topic]++
+		n[s.replay]++
+	}
+	return n
+}
+
 func forever(d time.Duration) string {
 	if d < 0 {
 		return "kafka.Forever"

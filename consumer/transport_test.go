@@ -35,9 +35,10 @@ func TestConfig_Transport(t *testing.T) {
 		b := newBed(t)
 		var made countingTransport
 		var topics []string
+		var subscriptions map[string]int
 		cfg := b.config()
 		cfg.Transport = func(sc kafka.SourceConfig) (_ kafka.Transport, err error) {
-			topics = sc.Topics
+			topics, subscriptions = sc.Topics, sc.Subscriptions
 			made.Transport, err = kafka.NewSource(sc)
 			return &made, err
 		}
@@ -46,10 +47,21 @@ func TestConfig_Transport(t *testing.T) {
 		require.Equal(t, map[record.Outcome]int{record.Effected: 3}, b.outcomes(3))
 		r.stop()
 		require.Equal(t, []string{"orders", "orders.billing.replay"}, topics)
+		require.Equal(t, map[string]int{"orders": 1, "orders.billing.replay": 1}, subscriptions)
 		require.Len(t, made.subs, 2)
 		require.False(t, made.subs[0].Replay)
 		require.True(t, made.subs[1].Replay)
 		require.Equal(t, made.subs[0].Name, made.subs[1].Name)
+	})
+
+	t.Run("IsToldOfEveryRouteOfATopic", func(t *testing.T) {
+		t.Parallel()
+		c := &Consumer{specs: []spec{
+			{name: "a", topic: "orders", replay: "orders.g.replay"},
+			{name: "b", topic: "orders", replay: "orders.g.replay"},
+			{name: "c", topic: "bills", replay: "bills.g.replay"},
+		}}
+		require.Equal(t, map[string]int{"orders": 2, "orders.g.replay": 2, "bills": 1, "bills.g.replay": 1}, c.subscriptions())
 	})
 
 	t.Run("ThatFailsEndsTheStart", func(t *testing.T) {

@@ -38,6 +38,11 @@ type SourceConfig struct {
 	//
 	// Defaults to none: the Source joins 100 ms after the last Subscribe.
 	Topics []string
+	// Subscriptions is how many subscriptions each topic will have, one for each route that reads it: the Source joins
+	// once there are so many. What was settled before a subscription begins it never gets.
+	//
+	// Defaults to one for each of Topics. Topics of several routes need it, or some may begin too late.
+	Subscriptions map[string]int
 	// Balancer is how the members share the partitions.
 	//
 	// Defaults to Cooperative.

@@ -48,13 +48,11 @@ func (s *Source) subscribe(ctx context.Context, topic string, sub Subscription) 
 	return next, nil
 }
 
-// scheduleJoin joins the group when nobody has subscribed for a while and every configured topic is subscribed. With
-// Source.mu held.
+// scheduleJoin joins the group when nobody has subscribed for a while and every configured subscription is there: a route
+// that comes later misses what those before it have settled. With Source.mu held.
 func (s *Source) scheduleJoin() {
-	for _, topic := range s.cfg.Topics {
-		if len(s.routes[topic]) == 0 {
-			return
-		}
+	if !s.routes.Complete(s.cfg.Topics, s.cfg.Subscriptions) {
+		return
 	}
 	if s.joining == nil {
 		s.joining = time.AfterFunc(joinQuiet, s.join)

@@ -131,13 +131,11 @@ func (s *Subscriber) routeConfig(sub kafka.Subscription) route.Config {
 	return cfg
 }
 
-// scheduleJoin joins when nobody has subscribed for a while and every configured topic is subscribed: each further
+// scheduleJoin joins when nobody has subscribed for a while and every configured subscription is there: each further
 // member would rebalance the group, and each further route of a topic would miss what was read before it. With mu held.
 func (s *Subscriber) scheduleJoin() {
-	for _, topic := range s.cfg.Topics {
-		if len(s.routes[topic]) == 0 {
-			return
-		}
+	if !s.routes.Complete(s.cfg.Topics, s.cfg.Subscriptions) {
+		return
 	}
 	if s.joining == nil {
 		s.joining = time.AfterFunc(joinQuiet, s.join)

@@ -2,11 +2,14 @@ package stock_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
 
 	"github.com/headrace/headrace/internal/kafkatest"
+	"github.com/headrace/headrace/kafka"
+	"github.com/headrace/headrace/kafka/stock"
 )
 
 // brokers are the two kinds that a behaviour is tested on.
@@ -20,6 +23,25 @@ func brokers(t *testing.T, test func(t *testing.T, brokers []string)) {
 		t.Parallel()
 		test(t, kafkatest.Real(t).Brokers())
 	})
+}
+
+func TestRouteThatSubscribesLateMissesNothingOfItsTopic(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, kafkatest.Fake(t).ListenAddrs(), 1)
+	w.produce(0, 10)
+	s := w.subscriber(func(c *stock.Config) { c.Source.Subscriptions = map[string]int{w.topic: 2} })
+	var got [2]seen
+	for i := range got {
+		handle(w.messages(s.Subscriber(kafka.Subscription{Name: string(rune('a' + i))})), func(msg *message.Message) error {
+			got[i].add(one(t, msg))
+			return nil
+		})
+		<-time.After(2 * time.Second) // it joins, and has settled everything, if it does not wait for the other
+	}
+	w.eventually("all is committed", func() bool { return w.committed()[0] == 10 })
+	require.NoError(t, s.Close())
+	require.Equal(t, upTo(10), got[0].of(0))
+	require.Equal(t, upTo(10), got[1].of(0))
 }
 
 func TestEveryRecordComesOnceAndInOrderAndIsCommitted(t *testing.T) {

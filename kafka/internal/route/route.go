@@ -97,6 +97,21 @@ func (t Table) For(topic string, cfg Config) *Route {
 	return r
 }
 
+// Complete says whether every one of topics has a route, and as many as subscriptions has for it.
+func (t Table) Complete(topics []string, subscriptions map[string]int) bool {
+	for _, topic := range topics {
+		if len(t[topic]) == 0 {
+			return false
+		}
+	}
+	for topic, n := range subscriptions {
+		if len(t[topic]) < n {
+			return false
+		}
+	}
+	return true
+}
+
 // End ends every subscription.
 func (t Table) End() {
 	for _, routes := range t {
