@@ -2,10 +2,17 @@ package kafka
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
 	"slices"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/headrace/headrace/kafka/internal/claim"
 	"github.com/headrace/headrace/record"
@@ -73,6 +80,77 @@ func (s *Source) anewClaims() map[string][]*owned {
 // foreign says whether the claim is of a topic that is not there any more: its offsets are nobody's. Brokers before 4.1
 // would commit them, by the topic's name, for the new one.
 func (s *Source) foreign(o *owned) bool { return s.problems.kind(o.tp) == record.ReportTopicRecreated }
+
+// heardLately is how long ago records of a claim came at most whose topic is there without a question: an error of a fetch
+// would have told of another.
+const heardLately = 2 * time.Second
+
+// doubtful says whether nothing was heard lately of the topic that the claim is of. One without an id cannot be compared.
+func (o *owned) doubtful() bool {
+	return o.Identify(uuid.Nil) != uuid.Nil && (o.paused.Load() || time.Since(time.Unix(0, o.heard.Load())) > heardLately)
+}
+
+// ours are the marks of claims whose topics are still there, and an error for those that nobody could answer for.
+//
+// A claim is full, or held, and its partition paused -> the topic is deleted, with the group's offsets, and created again ->
+// records of the old one settle: no fetch has told of it, so it is not foreign yet, and its offset would be committed by name
+// for the new one, whose records before it nobody would read. That the topic is another is no problem of the claim yet: the
+// broker that says so may be the one that knows less, and the fetch will tell.
+func (s *Source) ours(ctx context.Context, marks map[*owned]claim.Mark) (map[*owned]claim.Mark, error) {
+	doubted := map[string][]*owned{}
+	for o := range marks {
+		if o.doubtful() {
+			doubted[o.topic] = append(doubted[o.topic], o)
+		}
+	}
+	if len(doubted) == 0 {
+		return marks, nil
+	}
+	ids, err := s.idsNow(ctx, slices.Collect(maps.Keys(doubted)))
+	ours := maps.Clone(marks)
+	for topic, claims := range doubted {
+		for _, o := range claims {
+			if ids[topic] != o.Identify(uuid.Nil) {
+				delete(ours, o)
+			}
+		}
+	}
+	return ours, err
+}
+
+// idsNow asks for the ids of topics. It leaves time to commit what needs no answer.
+func (s *Source) idsNow(ctx context.Context, topics []string) (map[string]uuid.UUID, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.CommitReserve/2)
+	defer cancel()
+	resp, err := metadataRequest(topics).RequestWith(ctx, s.client)
+	if err != nil {
+		return nil, fmt.Errorf("ids of topics %v, whose offsets are not committed without: %w", topics, err)
+	}
+	ids := make(map[string]uuid.UUID, len(topics))
+	var errs error
+	for _, t := range resp.Topics {
+		if t.Topic == nil {
+			continue
+		}
+		if err := kerr.ErrorForCode(t.ErrorCode); err != nil {
+			errs = errors.Join(errs, fmt.Errorf("id of topic %s, whose offsets are not committed without: %w", *t.Topic, err))
+			continue
+		}
+		ids[*t.Topic] = t.TopicID
+	}
+	return ids, errs
+}
+
+// metadataRequest asks for topics by their names.
+func metadataRequest(topics []string) *kmsg.MetadataRequest {
+	req := kmsg.NewPtrMetadataRequest()
+	for _, topic := range topics {
+		t := kmsg.NewMetadataRequestTopic()
+		t.Topic = kmsg.StringPtr(topic)
+		req.Topics = append(req.Topics, t)
+	}
+	return req
+}
 
 // beginAtEnd moves the partitions of topics that were created again, and of which nothing is committed, to their ends.
 func (s *Source) beginAtEnd(ctx context.Context, at starts) {

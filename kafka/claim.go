@@ -22,6 +22,7 @@ type owned struct {
 	begun     atomic.Int64                 // where the client was told to begin, -1 if it was not
 	elsewhere atomic.Int64                 // where the client was told to go on since, -1 once something came of it
 	high      atomic.Int64                 // high watermark, -1 if unknown
+	heard     atomic.Int64                 // when records of it came last, unix nanoseconds
 	paused    atomic.Bool                  // as the client was told
 	silent    atomic.Bool                  // the coordinator no longer vouches for it: nothing is to be fetched
 	kept      atomic.Bool                  // somebody remembers its records by their offsets, see SourceConfig.Begin

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -71,6 +72,7 @@ func (s *Source) fetchedPartition(topic string, id uuid.UUID, p *kgo.FetchPartit
 		return
 	}
 	o.high.Store(p.HighWatermark)
+	o.heard.Store(time.Now().UnixNano())
 	s.problems.solve(at)
 	o.elsewhere.Store(-1)
 	o.Add(p.Records)

@@ -3,11 +3,12 @@ package kafka
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/headrace/headrace/kafka/internal/claim"
 	"github.com/headrace/headrace/record"
@@ -58,14 +59,8 @@ func (s *Source) assigned(ctx context.Context, _ *kgo.Client, parts map[string][
 func (s *Source) topicIDs(ctx context.Context, parts map[string][]int32) map[string]uuid.UUID {
 	ctx, cancel := context.WithTimeout(ctx, idTimeout)
 	defer cancel()
-	req := kmsg.NewPtrMetadataRequest()
-	for topic := range parts {
-		t := kmsg.NewMetadataRequestTopic()
-		t.Topic = kmsg.StringPtr(topic)
-		req.Topics = append(req.Topics, t)
-	}
 	ids := make(map[string]uuid.UUID, len(parts))
-	resp, err := s.client.RequestCachedMetadata(ctx, req, metadataMaxAge)
+	resp, err := s.client.RequestCachedMetadata(ctx, metadataRequest(slices.Collect(maps.Keys(parts))), metadataMaxAge)
 	if err != nil {
 		s.cfg.Logger.Warn("kafka source: topic ids not known yet", "err", err)
 		return ids

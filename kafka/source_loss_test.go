@@ -8,7 +8,10 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/record"
@@ -34,6 +37,14 @@ func TestSourceLoss(t *testing.T) {
 		{"RecreatedTopicWaitsForARecordOfTheOldOne", 1, recreatedWaits},
 	} {
 		t.Run(c.name, func(t *testing.T) { virtual(t, c.partitions, c.run) })
+	}
+	// Brokers before 4.1 commit by the topic's name.
+	byName := kversion.Stable()
+	byName.SetMaxKeyVersion(kmsg.OffsetCommit.Int16(), 9)
+	for _, l := range []kafka.OffsetLoss{kafka.LossHold, kafka.LossOldest} {
+		t.Run("RecreatedTopicGetsNoOffsetOfAClaimThatIsPaused/"+l.String(), func(t *testing.T) {
+			virtual(t, 1, func(w *world) { recreatedWhilePaused(w, l) }, kfake.MaxVersions(byName))
+		})
 	}
 	require.Error(t, kafka.OffsetLoss(3).Validate())
 }
@@ -231,6 +242,45 @@ func recreatedWaits(w *world) {
 	require.NoError(w.t, s.Close())
 	wg.Wait()
 	require.EqualValues(w.t, 3, w.committed(0))
+}
+
+// recreatedWhilePaused: nothing is fetched of the partition, so no error tells that its records are of a topic that is gone.
+func recreatedWhilePaused(w *world, l kafka.OffsetLoss) {
+	w.produceMany(0, 10)
+	got := &seen{}
+	s := w.source(onLoss(l), func(c *kafka.SourceConfig) { c.MaxInFlight = 10 })
+	first, others := make(chan struct{}), make(chan struct{})
+	wg := handle(w.subscribe(s), func(msg *message.Message) error {
+		r, goOn := records(msg)[0], others
+		if r.Offset == 0 {
+			goOn = first
+		}
+		select {
+		case <-goOn:
+		case <-msg.Context().Done():
+			return errors.New("given up")
+		}
+		got.add(r)
+		return nil
+	})
+	wait(5 * time.Second) // full: paused
+	w.makeAnew(1, 30)
+	close(first) // is settled, and the claim is full still
+	wait(10 * time.Second)
+	require.EqualValues(w.t, -1, w.committed(0), "the old topic's offset is not committed for the new one")
+	close(others)
+	wait(time.Minute)
+	if l == kafka.LossHold {
+		require.NoError(w.t, s.Close())
+		wg.Wait()
+		require.EqualValues(w.t, -1, w.committed(0))
+		require.ElementsMatch(w.t, upTo(30), w.consumeAll(30))
+		return
+	}
+	require.ElementsMatch(w.t, append(upTo(10), upTo(30)...), got.of(0))
+	require.EqualValues(w.t, 30, w.committed(0))
+	require.NoError(w.t, s.Close())
+	wg.Wait()
 }
 
 // commit sets the group's offset by hand.

@@ -29,13 +29,13 @@ type world struct {
 }
 
 // virtual runs f in a world with topic "t" of n partitions.
-func virtual(t *testing.T, partitions int32, f func(w *world)) {
+func virtual(t *testing.T, partitions int32, f func(w *world), opts ...kfake.Opt) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t}
-		fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(19300), kfake.SeedTopics(partitions, "t"),
-			kfake.ListenFn(w.net.Listen), kfake.GroupMinSessionTimeout(time.Millisecond))
+		fake, err := kfake.NewCluster(append(opts, kfake.NumBrokers(1), kfake.Ports(19300), kfake.SeedTopics(partitions, "t"),
+			kfake.ListenFn(w.net.Listen), kfake.GroupMinSessionTimeout(time.Millisecond))...)
 		require.NoError(t, err)
 		w.fake = fake
 		w.producer, err = kgo.NewClient(append(w.client().Options(), kgo.RecordPartitioner(kgo.ManualPartitioner()),
