@@ -129,7 +129,7 @@ func (s *Source) endClaims(ctx context.Context, claims []*owned, how ending) {
 	}
 	s.fence.pass()
 	for _, o := range claims {
-		o.EndSoft()
+		o.EndSoft(how.cause)
 	}
 	lost := errors.Is(how.cause, record.ErrLost)
 	if !lost {

@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,6 +23,7 @@ func TestSourceSilence(t *testing.T) {
 	t.Run("FirstRecordsThatThePollHadInHandAreReadAgain", func(t *testing.T) {
 		virtual(t, partitionsInHand, silenceFindsThePollAtWork)
 	})
+	t.Run("LostClaimIsNotToldAsEndedInOrder", func(t *testing.T) { virtual(t, 1, silenceIsNoOrderlyEnd) })
 }
 
 const partitionsInHand = 8
@@ -105,4 +107,30 @@ func silenceFindsThePollAtWork(w *world) {
 	require.Equal(w.t, joined, joins.Hits(), "the client was told of no new assignment")
 	require.NoError(w.t, s.Close())
 	wg.Wait()
+}
+
+// silenceIsNoOrderlyEnd: whoever counts the claims that nobody gave up would take a lost one for released.
+func silenceIsNoOrderlyEnd(w *world) {
+	w.forgive()
+	w.produceMany(0, 2)
+	var began, ended atomic.Int32
+	told := &reports{}
+	s := w.source(told.hook, forgivenSession)
+	sub := s.Subscriber(kafka.Subscription{Started: func(context.Context, *record.Record) func(context.Context) {
+		began.Add(1)
+		return func(context.Context) { ended.Add(1) }
+	}})
+	wg := handle(w.subscribe(sub), ack)
+	wait(5 * time.Second)
+	w.pauseCoordinator()
+	wait(20 * time.Second)
+	require.Equal(w.t, 1, told.events("lost"))
+	require.EqualValues(w.t, 1, began.Load())
+	require.Zero(w.t, ended.Load())
+	w.produceMany(0, 1)
+	wait(5 * time.Second)
+	require.NoError(w.t, s.Close())
+	wg.Wait()
+	require.EqualValues(w.t, 2, began.Load(), "the claim that came back")
+	require.EqualValues(w.t, 1, ended.Load(), "ended in order")
 }

@@ -148,7 +148,7 @@ func (s *Source) silence(claims []*owned) {
 	for _, o := range claims {
 		o.silent.Store(true)
 		s.flow(o)
-		o.EndSoft()
+		o.EndSoft(record.ErrLost)
 	}
 	s.report(record.Report{
 		Kind: record.ReportCoordinatorSilent, Partition: -1, Offset: -1, Age: s.pulse.silence(),

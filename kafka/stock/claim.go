@@ -72,7 +72,17 @@ func (o *owned) sessionEnded() {
 	if lost(context.Cause(o.sess.Context())) {
 		o.Close(record.ErrLost) // nothing of it can be committed
 	}
-	o.EndSoft()
+	o.EndSoft(record.ErrRevoked)
+}
+
+// end begins the end for whatever reason there is. That the session has ended may not have been told yet.
+func (o *owned) end() {
+	if o.sess.Context().Err() != nil {
+		o.sessionEnded()
+		return
+	}
+	_, cause := o.ending()
+	o.EndSoft(cause)
 }
 
 // lost says whether the broker, or Sarama, has given the member up. Only a rebalance and an end of our own are orderly:
@@ -149,7 +159,7 @@ func (o *owned) answer() {
 
 // conclude ends the claim: what runs may finish within the grace, its context ends, the claim closes.
 func (o *owned) conclude() {
-	o.EndSoft() // Sarama may have given up the partition alone
+	o.end() // Sarama may have given up the partition alone
 	if _, cause := o.ending(); !errors.Is(cause, record.ErrLost) {
 		o.drain(cause)
 	}

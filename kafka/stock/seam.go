@@ -91,7 +91,7 @@ func (h *handler) ConsumeClaim(sess sarama.ConsumerGroupSession, from sarama.Con
 	go o.feed()
 	err := h.stock.ConsumeClaim(o.session, o.claim())
 	close(o.returned)
-	o.EndSoft() // as a rule it has ended already
+	o.end() // as a rule it has ended already
 	<-o.concluded
 	o.tell(o.event)
 	return err

@@ -17,6 +17,7 @@ import (
 	"github.com/headrace/headrace/kafka"
 	"github.com/headrace/headrace/kafka/internal/claim"
 	"github.com/headrace/headrace/kafka/internal/route"
+	"github.com/headrace/headrace/record"
 )
 
 // joinQuiet is how long nobody must have subscribed before the group is joined.
@@ -227,7 +228,7 @@ func (s *Subscriber) shutDown(ctx context.Context, cause error) {
 	s.quit()
 	defer context.AfterFunc(ctx, s.hurry)()
 	for _, o := range claims {
-		o.EndSoft()
+		o.EndSoft(record.ErrStopping)
 	}
 	for _, o := range claims {
 		<-o.concluded

@@ -2,11 +2,14 @@ package claim
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/headrace/headrace/record"
 )
 
 // overhead is what a record costs in memory beside its bytes: the client's record, its entry, its seat.
@@ -46,6 +49,7 @@ type Claim struct {
 	open     int      // entries of the window that some line has not settled
 	inFlight int      // seats that run or wait, of all lines
 	softened bool
+	why      error // it is softened
 	shut     bool
 	full     bool
 	limit    Limit
@@ -261,14 +265,22 @@ func (c *Claim) Drained() <-chan struct{} { return c.drained }
 // Closed closes when nothing moves any more.
 func (c *Claim) Closed() <-chan struct{} { return c.closed }
 
-// EndSoft begins the end: nothing more begins, every wait ends. What is in line is dropped.
-func (c *Claim) EndSoft() {
+// Lost says whether the claim ends, or began to end, because somebody else may own the partition. It is known when Soft closes.
+func (c *Claim) Lost() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return errors.Is(c.why, record.ErrLost) || errors.Is(context.Cause(c.hard), record.ErrLost)
+}
+
+// EndSoft begins the end: nothing more begins, every wait ends. What is in line is dropped. why is record.ErrRevoked, ErrLost
+// or ErrStopping; the first one stays, and no context ends with it yet.
+func (c *Claim) EndSoft(why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.softened {
 		return
 	}
-	c.softened = true
+	c.softened, c.why = true, why
 	close(c.soft)
 	for _, l := range c.lines {
 		l.drop()
@@ -278,7 +290,7 @@ func (c *Claim) EndSoft() {
 
 // EndHard says that the grace is over: every delivery's context ends with cause. The first cause stays.
 func (c *Claim) EndHard(cause error) {
-	c.EndSoft()
+	c.EndSoft(cause)
 	c.kill(cause)
 }
 

@@ -208,7 +208,7 @@ func softEndsResume(t *testing.T) {
 	resumed := make(chan bool)
 	go func() { resumed <- record.Resume(a.Records) }()
 	synctest.Wait()
-	c.EndSoft()
+	c.EndSoft(record.ErrRevoked)
 	require.False(t, <-resumed)
 	require.True(t, a.Records[0].Ending())
 	require.Nil(t, l.Next(nil, open))
@@ -349,7 +349,7 @@ func TestClaim(t *testing.T) {
 		t.Parallel()
 		c, l := filled(ByKey, 2, 1, "a", "b", "c")
 		a, b := next(t, l), next(t, l)
-		c.EndSoft()
+		c.EndSoft(record.ErrRevoked)
 		settle(a.Records...)
 		select {
 		case <-c.Drained():

@@ -90,7 +90,7 @@ func (s *schedule) run() {
 	<-time.After(wait)
 	synctest.Wait()
 	s.check()
-	s.claim.EndSoft()
+	s.claim.EndSoft(record.ErrRevoked)
 	select {
 	case <-s.claim.Drained():
 	case <-time.After(10 * time.Millisecond):

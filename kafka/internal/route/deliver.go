@@ -2,7 +2,6 @@ package route
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -66,7 +65,7 @@ func (d *delivery) started(first *record.Record) (ended func()) {
 	tell := d.sub.cfg.Started(ctx, first)
 	first.Begin() // what was waited for is not the handler's time
 	return func() {
-		if tell == nil || errors.Is(context.Cause(d.claim.Hard()), record.ErrLost) {
+		if tell == nil || d.claim.Lost() {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), endTimeout)

@@ -62,6 +62,30 @@ func TestRoute(t *testing.T) {
 		})
 	})
 
+	t.Run("ClaimThatIsLostIsNotToldAsEndedInOrder", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			for cause, want := range map[error]int{record.ErrRevoked: 1, record.ErrStopping: 1, record.ErrLost: 0} {
+				var reports []record.Report
+				cfg, ended := config(&reports), 0
+				cfg.Started = func(context.Context, *record.Record) func(context.Context) {
+					return func(context.Context) { ended++ }
+				}
+				table, c := make(Table), loaded(1)
+				r := table.For("t", cfg)
+				sub := r.Subscribe(t.Context())
+				r.Serve(c, c.NewLine(r.Line))
+				<-sub.Messages()
+				c.EndSoft(cause)
+				synctest.Wait()
+				require.Equal(t, want, ended, cause)
+				c.Close(cause)
+				table.End()
+				<-sub.Finished()
+			}
+		})
+	})
+
 	t.Run("NobodyServesIsToldOnce", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
