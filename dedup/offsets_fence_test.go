@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/headrace/headrace/fault"
 	"github.com/headrace/headrace/internal/pgtest"
 	"github.com/headrace/headrace/migrations"
 	"github.com/headrace/headrace/record"
@@ -339,6 +340,20 @@ func TestGraves(t *testing.T) {
 		close(o.soft)
 		require.NoError(t, b.rt.Released(t.Context(), topicID, 0))
 		require.Equal(t, storedOffsets{low: 1, leader: 1}, b.stored())
+	})
+
+	// The log was cut at 3 and has grown again, under another leader: this record is another than the one that is done.
+	t.Run("RecordThatCannotBeReadIsNotSettledForTheOldOneOfALogThatWasCut", func(t *testing.T) {
+		t.Parallel()
+		b, next := twoMembers(t)
+		b.run(recs(newOwner(), 7), effect)
+		anew := rec(newOwner(), 3, "")
+		anew.LeaderEpoch = 2
+		_, err := next.rt.Bury(t.Context(), anew, Grave{Reason: "undecodable"})
+		require.ErrorContains(t, err, "of leader epoch 2 is at offset 3")
+		require.Equal(t, fault.ClassUnavailable, builtIn.Classify(t.Context(), err).Class)
+		require.Equal(t, record.ReportTruncated, next.reports[0].Kind)
+		require.Zero(t, query[int](b, "select count(*) from headrace.inbox"))
 	})
 
 	t.Run("RowThatWasSweptIsStillNoReasonToRunIt", func(t *testing.T) {

@@ -28,11 +28,14 @@ func (y *graveyard) leased(batch []*burial) []*burial {
 			return true
 		}
 		b.lease = l
-		if a, _ := l.img.answer(b.r); a == Own {
+		a, _ := l.img.answer(b.r)
+		switch {
+		case a == Own && l.img.regrown(b.r):
+			b.settle(unseen, y.rt.offsets.cut(b.r))
+		case a == Own:
 			b.settle(Own, nil)
-			return true
 		}
-		return false
+		return a == Own
 	})
 }
 
