@@ -50,7 +50,7 @@ func (c *Consumer) dig(ctx context.Context, conn *pgx.Conn, r *record.Record) (b
 	}
 	m := mark{
 		lease: lease{&image{at: at}, epoch}, low: row.low, done: row.done, leaders: newLeaders(row.low, row.low, row.leader),
-		graves: row.graves.add(run{r.Offset, r.Offset + 1}),
+		graves: row.graves.add(run{r.Offset, r.Offset + 1}), tops: tops(nil).note(row.top.offset, row.top.epoch),
 	}
 	var args markArgs
 	args.add(&m)

@@ -28,14 +28,14 @@ func (y *graveyard) leased(batch []*burial) []*burial {
 			return true
 		}
 		b.lease = l
-		a, _ := l.img.answer(b.r)
+		a, _, err := y.rt.offsets.answer(l.img, b.r)
 		switch {
-		case a == Own && l.img.regrown(b.r):
-			b.settle(unseen, y.rt.offsets.cut(b.r))
+		case err != nil:
+			b.settle(unseen, err)
 		case a == Own:
 			b.settle(Own, nil)
 		}
-		return a == Own
+		return err != nil || a == Own
 	})
 }
 
@@ -194,9 +194,9 @@ func (rt *Route) lookAtOffsets(ctx context.Context, rs []*record.Record) ([]Answ
 		if err != nil {
 			return nil, err
 		}
-		a, unsure := l.img.answer(r)
-		if a == Own && l.img.regrown(r) {
-			return nil, rt.offsets.cut(r)
+		a, unsure, err := rt.offsets.answer(l.img, r)
+		if err != nil {
+			return nil, err
 		}
 		answers[i], imgs[i] = a, l.img
 		if a == Fresh && l.img.remember(r, looked) || unsure {

@@ -64,9 +64,8 @@ func (g *group) openOffsets() bool {
 			return false
 		}
 		e.img = l.img
-		e.answer, e.ask = l.img.answer(e.r)
-		if e.answer == Own && l.img.regrown(e.r) {
-			g.failPartition(e.r, g.rt.offsets.cut(e.r))
+		if e.answer, e.ask, err = g.rt.offsets.answer(l.img, e.r); err != nil {
+			g.failPartition(e.r, err)
 			continue
 		}
 		begin = begin || e.answer == Fresh || e.ask

@@ -11,7 +11,7 @@ import (
 // rows are what the offset store has of the bench's route.
 func (b *workbench) offsetRows() map[partition]storedOffsets {
 	b.t.Helper()
-	rows, err := b.pool.Query(context.Background(), "select topic_id, part, epoch, low, done, graves, leader_epoch from headrace.offsets where consumer_id = $1",
+	rows, err := b.pool.Query(context.Background(), "select topic_id, part, epoch, low, done, graves, leader_epoch, top, top_epoch from headrace.offsets where consumer_id = $1",
 		b.rt.consumer)
 	require.NoError(b.t, err)
 	all := map[partition]storedOffsets{}

@@ -27,6 +27,8 @@ type image struct {
 	done     runs            // what is done at or above low
 	graves   runs            // dead, and not done
 	leaders  leaders
+	tops     tops               // which records were there: none of them is another now
+	cut      error              // what showed this claim that the log was cut
 	start    int64              // the offset of the claim's first record, as Claimed said
 	begun    bool               // start is known
 	before   <-chan struct{}    // the claim before the one that start is of
@@ -89,10 +91,11 @@ func (x *image) become(claim <-chan struct{}, epoch int64, row storedOffsets) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.claim != claim {
-		x.looked, x.reported, x.outside = nil, nil, nil
+		x.looked, x.reported, x.outside, x.tops, x.cut = nil, nil, nil, nil, nil
 	}
 	x.claim, x.epoch = claim, epoch
 	x.leaders = newLeaders(row.low, row.done.end(row.low), row.leader)
+	x.tops = slices.Clone(x.tops).note(row.low-1, row.leader).note(row.top.offset, row.top.epoch)
 	x.low, x.done, x.graves = row.low, row.done, row.graves
 	x.lift(x.start)
 }
@@ -113,17 +116,21 @@ func settle(low int64, done runs) (int64, runs) {
 	return low, done
 }
 
-// answer is what the image says about r; ask says that only the inbox's row can tell.
-func (x *image) answer(r *record.Record) (a Answer, ask bool) {
+// answer is what the image says about r; ask says that only the inbox's row can tell. The error says that the log was cut:
+// then nobody can tell. Ask offsetStore.answer.
+func (x *image) answer(r *record.Record) (a Answer, ask bool, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if err := x.look(r); err != nil {
+		return unseen, false, err
+	}
 	switch {
 	case r.Offset < x.low || x.done.has(r.Offset):
-		return Own, false
+		return Own, false, nil
 	case x.graves.has(r.Offset):
-		return DeadOwn, true
+		return DeadOwn, true, nil
 	}
-	return Fresh, x.looked[r.Offset]&tried != 0
+	return Fresh, x.looked[r.Offset]&tried != 0, nil
 }
 
 // remember notes what was made of r.
@@ -167,19 +174,20 @@ type mark struct {
 	low          int64
 	done, graves runs
 	leaders      leaders
+	tops         tops
 	rs           []*record.Record // that are done with it
 	outside      int              // how many of them were settled without it
 }
 
 // newMark is the image with more: rs are records that are done once the transaction is, dead ones are only once they are
-// settled. ok is false if the lease is over.
+// settled. ok is false if the lease is over, or the log was cut: a mark would hide that from whoever comes next.
 func (x *image) newMark(l lease, rs, dead []*record.Record) (m mark, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.epoch != l.epoch {
+	if x.epoch != l.epoch || x.cut != nil {
 		return mark{}, false
 	}
-	m = mark{lease: l, low: x.low, leaders: x.leaders, done: slices.Clone(x.done), rs: rs}
+	m = mark{lease: l, low: x.low, leaders: x.leaders, tops: slices.Clone(x.tops), done: slices.Clone(x.done), rs: rs}
 	for _, r := range x.outside {
 		if r.Settled() {
 			m.rs = append(m.rs, r)
@@ -192,6 +200,7 @@ func (x *image) newMark(l lease, rs, dead []*record.Record) (m mark, ok bool) {
 	m.graves = x.graves.without(m.done)
 	for _, r := range dead {
 		m.graves = m.graves.add(run{r.Offset, r.Offset + 1})
+		m.tops = m.tops.note(r.Offset, r.LeaderEpoch)
 	}
 	m.low, m.done = settle(m.low, m.done)
 	m.graves = m.graves.above(m.low)
@@ -206,6 +215,7 @@ func (m *mark) add(r *record.Record) {
 	}
 	m.done = m.done.add(run{max(from, m.low), r.Offset + 1})
 	m.leaders = m.leaders.note(r.Offset, r.LeaderEpoch)
+	m.tops = m.tops.note(r.Offset, r.LeaderEpoch)
 }
 
 // stand makes the image what the row is now.
@@ -216,7 +226,7 @@ func (m *mark) stand() {
 	if x.epoch != m.epoch {
 		return
 	}
-	x.low, x.done, x.graves, x.leaders, x.overtook = m.low, m.done, m.graves, m.leaders, 0
+	x.low, x.done, x.graves, x.leaders, x.tops, x.overtook = m.low, m.done, m.graves, m.leaders, m.tops, 0
 	if m.outside > 0 {
 		x.outside = slices.DeleteFunc(x.outside, func(r *record.Record) bool { return slices.Contains(m.rs, r) })
 	}

@@ -19,7 +19,7 @@ type Low struct {
 	End int64
 }
 
-const lowsSQL = `select part, epoch, low, done, graves, leader_epoch from headrace.offsets
+const lowsSQL = `select part, epoch, low, done, graves, leader_epoch, top, top_epoch from headrace.offsets
 where consumer_id = $1::int and topic_id = $2::text::uuid and part = any($3::int[])`
 
 // Lows says how far the offset store is with partitions of a topic, at this moment: it acquires nothing, so that whoever

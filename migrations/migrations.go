@@ -20,7 +20,7 @@ import (
 )
 
 // Latest is the version of the schema that this build of Headrace works with.
-const Latest int64 = 9
+const Latest int64 = 10
 
 const (
 	// versionTable is where goose keeps what was applied: out of the way of a goose that the application itself uses.
