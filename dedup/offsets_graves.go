@@ -48,7 +48,7 @@ func (y *graveyard) commitMarked(conn *pgx.Conn, batch []*burial, answers []Answ
 			ls = append(ls, b.lease)
 		}
 	}
-	m := y.rt.offsets.begin(ls, nobody, func(x *image) (dead []*record.Record) {
+	m := y.rt.offsets.begin(context.Background(), ls, nobody, func(x *image) (dead []*record.Record) {
 		for i, b := range batch {
 			if b.lease.img == x && isGrave(answers[i]) {
 				dead = append(dead, b.r)
@@ -165,15 +165,25 @@ func (s *offsetStore) flush(ctx context.Context, x *image) {
 	if !ok {
 		return
 	}
-	m := s.begin([]lease{l}, nobody, nobody)
-	if m == nil {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, acquireTimeout)
 	defer cancel()
-	if err := m.write(ctx, s.rt.in.pool); err != nil {
+	if err := s.mark(ctx, []lease{l}, nobody); err != nil {
 		s.rt.in.cfg.Logger.DebugContext(ctx, "settled records are not marked yet", "route", s.rt.cfg.Name, "error", err)
 	}
+}
+
+// mark makes the marks in a transaction of their own.
+func (s *offsetStore) mark(ctx context.Context, ls []lease, done func(*image) []*record.Record) error {
+	conn, err := s.rt.in.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	m := s.begin(ctx, ls, done, nobody)
+	if m == nil {
+		return or(context.Cause(ctx), errFenced)
+	}
+	return m.write(ctx, conn.Conn())
 }
 
 func (x *image) settledOutside() (lease, bool) {

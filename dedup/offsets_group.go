@@ -148,7 +148,7 @@ func (g *group) askGraves(ctx context.Context) error {
 
 // beginMark queues the marks of what is done in g.
 func (g *group) beginMark(b *pgx.Batch) error {
-	if g.marking = g.rt.offsets.begin(g.leases, g.doneOf, nobody); g.marking == nil {
+	if g.marking = g.rt.offsets.begin(context.Background(), g.leases, g.doneOf, nobody); g.marking == nil {
 		return errFenced
 	}
 	g.marking.queue(b)
@@ -196,9 +196,5 @@ func (g *group) markEscaped() error {
 	if err := g.saveDeferred(ctx); err != nil {
 		return err
 	}
-	m := g.rt.offsets.begin(g.leases, g.doneOf, nobody)
-	if m == nil {
-		return errFenced
-	}
-	return m.write(ctx, g.rt.in.pool)
+	return g.rt.offsets.mark(ctx, g.leases, g.doneOf)
 }

@@ -3,6 +3,7 @@ package dedup
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -53,8 +54,17 @@ type lease struct {
 	epoch int64
 }
 
-func (x *image) takeTurn() { x.turn <- struct{}{} }
-func (x *image) endTurn()  { <-x.turn }
+// takeTurn takes it from whoever has a connection already. The error is ctx's.
+func (x *image) takeTurn(ctx context.Context) error {
+	select {
+	case x.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (x *image) endTurn() { <-x.turn }
 
 // is says whether the image was acquired for the claim, and as which lease.
 func (x *image) is(claim <-chan struct{}) (lease, bool) {

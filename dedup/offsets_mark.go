@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/headrace/headrace/record"
 )
@@ -20,13 +19,17 @@ type marking struct {
 	written bool
 }
 
-// begin takes the turns of the leases' partitions, in one order, and makes the marks. It is nil if one of the leases is
-// over: another claim has acquired the partition, so the transaction must be rolled back.
-func (s *offsetStore) begin(ls []lease, done, dead func(*image) []*record.Record) *marking {
+// begin takes the turns of the leases' partitions, in one order, and makes the marks. Who calls it has the connection that
+// they are for. It is nil if ctx is over, or one of the leases: another claim has acquired the partition, so the
+// transaction must be rolled back.
+func (s *offsetStore) begin(ctx context.Context, ls []lease, done, dead func(*image) []*record.Record) *marking {
 	slices.SortFunc(ls, func(a, b lease) int { return byPartition(a.img.at, b.img.at) })
 	m := &marking{s: s, marks: make([]mark, 0, len(ls))}
 	for _, l := range ls {
-		l.img.takeTurn()
+		if l.img.takeTurn(ctx) != nil {
+			m.release()
+			return nil
+		}
 		x, ok := l.img.newMark(l, done(l.img), dead(l.img))
 		if !ok {
 			l.img.endTurn()
@@ -71,8 +74,8 @@ func (m *marking) release() {
 }
 
 // write makes the marks in a transaction of their own.
-func (m *marking) write(ctx context.Context, pool *pgxpool.Pool) error {
-	tag, err := pool.Exec(ctx, markOffsetsSQL, m.args.values(m.s.rt.consumer)...)
+func (m *marking) write(ctx context.Context, conn *pgx.Conn) error {
+	tag, err := conn.Exec(ctx, markOffsetsSQL, m.args.values(m.s.rt.consumer)...)
 	how := committed
 	if err != nil {
 		how = judgeCommit(tag.String(), err)

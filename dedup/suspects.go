@@ -85,10 +85,10 @@ func (rt *Route) Claimed(ctx context.Context, topicID uuid.UUID, part int32, off
 // Released tells the route that this process gives its claim of a partition up, alive. A claim that nobody releases
 // counts as a death when the next one starts.
 func (rt *Route) Released(ctx context.Context, topicID uuid.UUID, part int32) error {
-	if rt.offsets != nil {
-		rt.offsets.flush(ctx, rt.offsets.image(partition{topicID, part}))
-	}
 	_, err := rt.in.pool.Exec(ctx, releasedSQL, rt.consumer, topicID.String(), part, rt.in.id.String())
+	if rt.offsets != nil {
+		rt.offsets.flush(ctx, rt.offsets.image(partition{topicID, part})) // may wait for a COMMIT: what ctx leaves of time
+	}
 	if err != nil {
 		return fmt.Errorf("release a claim: %w", err)
 	}
