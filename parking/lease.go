@@ -147,6 +147,17 @@ func (l *Lease) Renew(ctx context.Context) (lost []*Line, err error) {
 	return lost, nil
 }
 
+// part takes the lines of ends out of the lease, into one of their own, which another goroutine may finish. Nobody renews it.
+func (l *Lease) part(ends []End) *Lease {
+	theirs := make(map[int64]bool, len(ends))
+	for i := range ends {
+		theirs[ends[i].Key] = true
+	}
+	own := &Lease{store: l.store, token: l.token}
+	own.Lines, l.Lines = split(l.Lines, func(line *Line) bool { return theirs[line.Key] })
+	return own
+}
+
 func (l *Lease) keys() []int64 {
 	keys := make([]int64, len(l.Lines))
 	for i, line := range l.Lines {

@@ -153,3 +153,48 @@ func TestSource_AnOutageThatOutlastsALeaseIsNoDeath(t *testing.T) {
 	require.True(t, rs[0].Settle(record.Effected))
 	f.parked(0)
 }
+
+// The end that a work could not write is paid by another goroutine than the one that goes on with the work's lease: both
+// took the lease's lines without a lock, and the process could die of what they made of them. The race detector sees it
+// where both have their answers at hand, and neither has done anything else since that it could take for an order.
+func TestSource_ADebtIsPaidWhileTheLeaseGoesOn(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.DSN(t, migrations.Up)
+	proxy, direct := pgtest.NewProxy(t, dsn), pgtest.Pool(t, dsn)
+	s := openStore(t, pgtest.Pool(t, proxy.DSN()), "r", soon)
+	s.SetLease(3 * time.Second)
+	park(t, s, head(rec("a", 1)), head(rec("b", 2)))
+	f := feedOf(t, s, nil, quick)
+	_, rs := f.next()
+	require.Len(t, rs, 2)
+	stop := proxy.Always(pgtest.Any, pgtest.CutBefore)
+	renewed, paid := make(chan struct{}), make(chan struct{})
+	renewing := proxy.Once(pgtest.SQL("from mine where"), pgtest.HoldReply(renewed))
+	paying := proxy.Once(pgtest.SQL("delete from headrace.parked_keys"), pgtest.HoldReply(paid))
+	_, err := parking.Repark(t.Context(), rs[0], 0, parking.Failure{Class: "transient"})
+	require.Error(t, err)
+	stop()
+	<-renewing
+	<-paying
+	both := func() (done bool) {
+		err := direct.QueryRow(t.Context(), `select count(*) filter (where token = 0) = 1 and count(*) filter (where token <> 0 and due > now()) = 1
+			from headrace.parked_keys`).Scan(&done)
+		require.NoError(t, err)
+		return done
+	}
+	require.Eventually(t, both, patience, time.Millisecond)
+	close(renewed)
+	for range 100 { // the renewal takes its answer meanwhile
+		require.True(t, both())
+	}
+	close(paid)
+
+	_, again := f.next()
+	require.Len(t, again, 1, "its lease is its own")
+	require.Equal(t, rs[0].Offset, again[0].Offset)
+	require.Equal(t, 2, trial(again[0]).Round)
+	for _, r := range []*record.Record{again[0], rs[1]} {
+		require.True(t, r.Settle(record.Effected))
+	}
+	f.parked(0)
+}

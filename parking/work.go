@@ -184,7 +184,8 @@ func (w *work) flush(ending <-chan struct{}) bool {
 }
 
 // write tries for as long as anybody else waits for the lease to run out, once the subscription is ending for the hard
-// grace at most. Then it is owed.
+// grace at most. Then it is owed: by a lease of its own, since whoever pays is not keep's goroutine, which goes on with what
+// is open.
 func (w *work) write(ends []due, ending <-chan struct{}) {
 	list := make([]End, len(ends))
 	for i := range ends {
@@ -209,7 +210,8 @@ func (w *work) write(ends []due, ending <-chan struct{}) {
 		}
 	}
 	if err != nil {
-		w.src.owe(func(ctx context.Context) error { return w.lease.finishLate(ctx, list) })
+		owed := w.lease.part(list)
+		w.src.owe(func(ctx context.Context) error { return owed.finishLate(ctx, list) })
 	}
 	w.src.mu.Lock()
 	w.left -= len(ends)
@@ -232,6 +234,9 @@ func (w *work) renew() {
 	}
 	w.src.mu.Lock()
 	defer w.src.mu.Unlock()
+	if len(w.src.debts) > 0 { // the database is back, and what is owed is not renewed
+		w.src.nudge()
+	}
 	for _, line := range lost {
 		if wl := w.lines[line.Key]; wl != nil && !wl.over {
 			w.close(wl)
