@@ -20,7 +20,8 @@ import (
 type sender struct {
 	client *kgo.Client
 	work   sync.WaitGroup
-	anew   sync.Map // topics that were created again, to be forgotten
+	turn   sync.Mutex // of a wave: what is handed over while another is flushed does not leave together
+	anew   sync.Map   // topics that were created again, to be forgotten
 }
 
 // maxWave bounds what is sent together, in bytes of records each of which would be a batch alone: less than the batch has.
@@ -93,6 +94,8 @@ var errUnanswered = errors.New("sent, but not confirmed when the forwarder had t
 // stays so; then the sender must not be used again.
 func (s *sender) send(ctx context.Context, events []*event, results chan<- result) {
 	s.work.Go(func() {
+		s.turn.Lock()
+		defer s.turn.Unlock()
 		w, uncancelled := newWave(events, results), context.WithoutCancel(ctx)
 		for _, e := range events {
 			rec, err := e.record()

@@ -12,6 +12,7 @@ import (
 // senders are the sender in use, and those before it that still wait for an answer.
 type senders struct {
 	current atomic.Pointer[sender]
+	nth     int // how many there were before it
 	results chan result
 	// proven says that current has its producer id, refused that it was refused one.
 	proven, refused bool
@@ -27,6 +28,7 @@ const roomForResults = 256
 func (s *senders) open(cfg Config) error {
 	s.results = make(chan result, roomForResults)
 	s.life, s.end = context.WithCancel(context.Background())
+	s.proven, s.refused = false, false // of an earlier Run
 	first, err := newSender(cfg)
 	s.current.Store(first)
 	return err
@@ -42,6 +44,7 @@ func (s *senders) replace(cfg Config) error {
 	}
 	s.retired.Go(s.current.Swap(next).retire)
 	s.proven, s.refused = false, false
+	s.nth++
 	return nil
 }
 

@@ -21,10 +21,13 @@ const (
 // order, and the others go on.
 type topics map[string]*topic
 
-// topic begins with one event: what is sent together to one partition is one batch only once the client knows the
-// partitions. From there on as much as is taken: the brokers compare a batch, and not a record, with max.message.bytes.
+// topic begins with one event, and with each sender anew: what is sent together to one partition is one batch only once the
+// client knows the partitions. It learns them while it flushes -> the first events leave before the others are handed to
+// their partition -> they are refused -> the others are written. From there on as much as is taken: the brokers compare a
+// batch, and not a record, with max.message.bytes.
 type topic struct {
 	limit  int       // how many events are sent at once
+	by     int       // the sender (senders.nth) that has sent last, and that the limit is of
 	until  time.Time // nothing is sent before
 	failed int       // times in a row
 	sent   bool      // and not answered yet
@@ -94,8 +97,8 @@ func (ts topics) giveUp() {
 	}
 }
 
-// cut gives those of events, which are in order, that may be sent together, and takes note that they are sent.
-func (ts topics) cut(events []*event) []*event {
+// cut gives those of events, which are in order, that may be sent together, and takes note that they are sent by that sender.
+func (ts topics) cut(events []*event, by int) []*event {
 	wave := events[:0]
 	bytes, counts, full := 0, map[string]int{}, map[string]bool{}
 	for _, e := range events {
@@ -106,7 +109,9 @@ func (ts topics) cut(events []*event) []*event {
 			break
 		}
 		t := ts.of(e.topic)
-		t.sent = true
+		if t.sent = true; t.by != by {
+			t.by, t.limit = by, 1
+		}
 		counts[e.topic]++
 		full[e.topic] = counts[e.topic] >= t.limit
 		wave = append(wave, e)

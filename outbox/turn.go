@@ -72,7 +72,7 @@ func (f *Forwarder) forward(ctx context.Context) (bool, error) {
 	if err != nil || len(events) == 0 {
 		return false, err
 	}
-	wave := f.topics.cut(events)
+	wave := f.topics.cut(events, f.senders.nth)
 	f.full = f.full || len(wave) < len(events)
 	f.senders.send(wave)
 	if f.await(ctx, patience, f.topics.awaited); f.topics.awaited() > 0 {
@@ -158,8 +158,11 @@ func (f *Forwarder) answered(r result) {
 	if len(r.confirmed) > 0 {
 		f.brokers.note(nil)
 	}
-	f.senders.note(r)
-	if f.topics.of(r.topic).answered(r, time.Now()) {
+	t := f.topics.of(r.topic)
+	if t.by == f.senders.nth { // what one before it was answered says nothing of the one in use
+		f.senders.note(r)
+	}
+	if t.answered(r, time.Now()) {
 		f.blocked(r)
 	}
 	if f.cfg.Hooks.OnForward != nil {
