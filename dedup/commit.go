@@ -172,15 +172,16 @@ func (g *group) refused(err error) {
 	g.rt.in.attempted(g.rt, e, class.String())
 }
 
-// backstop: the savepoint was gone at the very end. Whose handler did it is unknown, but it was one since the savepoint:
-// what they wrote is durable in part, so none of them is settled and the route stops.
-func (g *group) backstop() {
+// backstop: the savepoint was gone, at the very end or on the way back to it. Whose handler did it is unknown, but it was
+// one since the savepoint: what they wrote is durable in part, so none of them is settled and the route stops.
+func (g *group) backstop() verdict {
 	for _, e := range g.done[g.mark:] {
 		e.mode = waiting
 	}
-	if len(g.todo) > 0 {
-		g.escape(g.todo[min(g.next, len(g.todo))-1])
+	if g.next == 0 {
+		return lost // no handler has run
 	}
+	return g.escape(g.todo[min(g.next, len(g.todo))-1])
 }
 
 // tell tells the hook of a transaction.

@@ -4,8 +4,15 @@ import (
 	"github.com/headrace/headrace/record"
 )
 
-// escape takes back the rows of what is not done, in a transaction of its own, and stops the route.
+// escape takes back the rows of what is not done, in a transaction of its own, and stops the route. No verdict of the group
+// stands: what a failed record wrote may be durable, and should its row stay, whoever buries it would find it effected.
 func (g *group) escape(e *entry) verdict {
+	for _, x := range g.todo {
+		if x.mode == failing {
+			x.mode, x.err = waiting, nil
+		}
+	}
+	g.failed = nil
 	g.rt.stop(ErrRouteStopped)
 	g.rt.in.report(record.Report{
 		Kind: record.ReportTransactionEnded, Route: g.rt.cfg.Name, Topic: e.r.Topic, Partition: e.r.Partition, Offset: e.r.Offset,

@@ -141,9 +141,10 @@ func (g *group) attemptAll(set []*entry) (verdict, error) {
 	if named, ok := fault.AsMembers(f.err); ok && f.status == 'E' && isConflict(a.scope.failed) && len(named) > 0 {
 		f.err = a.scope.failed // whom it names is not at fault
 	}
-	set[0].touched = f.sql
+	set[0].touched, set[0].raw = f.sql, a.scope.raw
+	v := g.verify(judge(f), a)
 	a.end(context.Canceled)
-	return g.doubt(judge(f), a.scope.doubtOf(f.err), g.anew, set...), f.err
+	return g.doubt(v, a.scope.doubtOf(f.err), g.anew, set...), f.err
 }
 
 func (g *group) callAll(a *attempt, work Batch, rs []*record.Record) (err error) {
@@ -199,6 +200,9 @@ func (g *group) followAll(set []*entry, v verdict, err error) verdict {
 	switch v {
 	case kept:
 		g.passed(set)
+		if set[0].raw && !g.advance() {
+			return g.unanswered()
+		}
 		return kept
 	case skipped:
 		for _, e := range set {

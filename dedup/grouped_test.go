@@ -449,6 +449,31 @@ func testBatch(t *testing.T) {
 		}
 	})
 
+	t.Run("ConnectionThatEndsTheTransactionBeforeItFailsStopsTheRouteWithNoRowWithoutEffect", func(t *testing.T) {
+		t.Parallel()
+		for _, sql := range []string{"commit", "commit; begin", "commit and chain"} {
+			for name, fail := range failedAfterEnd {
+				t.Run(name+" after "+sql, func(t *testing.T) {
+					t.Parallel()
+					b := newBench(t, setup{route: RouteConfig{Writers: 1}})
+					ctx, cancel := context.WithCancelCause(context.Background())
+					defer cancel(nil)
+					rs := recs(newOwner(), 10)
+					finishes(t, func() {
+						b.rt.Run(ctx, rs, Batch(func(ctx context.Context, tx pgx.Tx, _ []*record.Record) error {
+							if _, err := tx.Conn().Exec(ctx, sql); err != nil {
+								return err
+							}
+							return fail(ctx, tx, cancel)
+						}))
+					})
+					b.requireStopped(rs)
+					require.Zero(t, query[int](b, "select count(*) from headrace.inbox"))
+				})
+			}
+		}
+	})
+
 	t.Run("EveryTripIsCutOnce", func(t *testing.T) {
 		t.Parallel()
 		const size = 8

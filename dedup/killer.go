@@ -18,6 +18,9 @@ var (
 // blame counts who was running when the connection was lost. Where nobody in particular was (a savepoint, COMMIT), the
 // second time separates the group; alone that says nothing about the record, and it waits for the database.
 func (g *group) blame(e *entry) verdict {
+	if g.unsaved {
+		return g.backstop() // no connection's failure
+	}
 	switch alone := g.alone(); {
 	case alone == nil && e == nil:
 		for _, x := range g.entries {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/headrace/headrace/fault"
@@ -204,6 +205,55 @@ func testHandlerTx(t *testing.T) {
 		}
 	})
 
+	t.Run("ConnectionThatEndsTheTransactionBeforeItFailsStopsTheRouteWithNoRowWithoutEffect", func(t *testing.T) {
+		t.Parallel()
+		for _, sql := range []string{"commit", "commit; begin", "commit and chain", "rollback; begin"} {
+			for name, fail := range failedAfterEnd {
+				t.Run(name+" after "+sql, func(t *testing.T) {
+					t.Parallel()
+					b := newBench(t, setup{route: RouteConfig{Writers: 1}})
+					ctx, cancel := context.WithCancelCause(context.Background())
+					defer cancel(nil)
+					rs := recs(newOwner(), 40)
+					finishes(t, func() {
+						b.rt.Run(ctx, rs, unless(20, func(ctx context.Context, tx pgx.Tx, _ *record.Record) error {
+							if _, err := tx.Conn().Exec(ctx, sql); err != nil {
+								return err
+							}
+							return fail(ctx, tx, cancel)
+						}))
+					})
+					b.requireStopped(rs)
+				})
+			}
+		}
+	})
+
+	t.Run("ConnectionOfRowsThatEndsTheTransactionStopsTheRouteAndSettlesNobody", func(t *testing.T) {
+		t.Parallel()
+		for name, fail := range failedAfterEnd {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t, setup{route: RouteConfig{Writers: 1}})
+				rs := recs(newOwner(), 40)
+				b.run(rs, unless(20, func(ctx context.Context, tx pgx.Tx, _ *record.Record) error {
+					rows, err := tx.Query(ctx, "select 1")
+					if err != nil {
+						return err
+					}
+					rows.Close()
+					if _, err := rows.Conn().Exec(ctx, "commit; begin"); err != nil {
+						return err
+					}
+					return fail(ctx, tx, func(error) {})
+				}))
+				requireErr(t, ErrRouteStopped, rs...)
+				require.LessOrEqual(t, query[int](b, "select count(*) from headrace.inbox"), query[int](b, "select count(*) from eff"),
+					"rows and effects")
+			})
+		}
+	})
+
 	t.Run("ConnectionThatKeepsTheTransactionIsFine", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t, setup{})
@@ -250,6 +300,41 @@ func testHandlerTx(t *testing.T) {
 			b.requireLedger(3)
 		}
 	})
+}
+
+// failedAfterEnd are what may come after a handler has ended the transaction, but for nil. cancel ends its delivery.
+var failedAfterEnd = map[string]func(ctx context.Context, tx pgx.Tx, cancel context.CancelCauseFunc) error{
+	"Error":     func(context.Context, pgx.Tx, context.CancelCauseFunc) error { return errBoom },
+	"Permanent": func(context.Context, pgx.Tx, context.CancelCauseFunc) error { return fault.Permanent(errBoom) },
+	"Panic":     func(context.Context, pgx.Tx, context.CancelCauseFunc) error { panic(errBoom) },
+	"Skip":      func(context.Context, pgx.Tx, context.CancelCauseFunc) error { return fault.Skip("not for us") },
+	"Conflict": func(context.Context, pgx.Tx, context.CancelCauseFunc) error {
+		return &pgconn.PgError{SeverityUnlocalized: "ERROR", Code: codeDeadlock}
+	},
+	"SQLError": func(ctx context.Context, tx pgx.Tx, _ context.CancelCauseFunc) error {
+		_, err := tx.Exec(ctx, "select 1/0")
+		return err
+	},
+	"EndOfDelivery": func(_ context.Context, _ pgx.Tx, cancel context.CancelCauseFunc) error {
+		cancel(record.ErrRevoked)
+		return nil
+	},
+}
+
+// requireStopped says that the route is stopped, that nothing of rs was settled or charged by a transaction that a handler
+// has ended, and that what is durable of it has its rows and nothing else has.
+func (b *workbench) requireStopped(rs []*record.Record) {
+	b.t.Helper()
+	for _, r := range rs {
+		require.False(b.t, r.Settled(), "offset %d", r.Offset)
+		require.True(b.t, errors.Is(r.Err, ErrRouteStopped) || errors.Is(r.Err, record.ErrRevoked), "offset %d: %v", r.Offset, r.Err)
+	}
+	more := rec(newOwner(), 1000, "")
+	b.run([]*record.Record{more}, effect)
+	requireErr(b.t, ErrRouteStopped, more)
+	b.requireLedger(query[int](b, "select count(*) from eff"))
+	require.NotEmpty(b.t, b.reports)
+	require.Equal(b.t, "transaction_ended", b.reports[0].Kind)
 }
 
 // inSavepoint is what a handler does that wants to survive an error of its own.

@@ -70,11 +70,11 @@ type facts struct {
 
 // judge is the verdict table for a handler.
 //
+//	outside of a transaction                           escaped
 //	the delivery ended                                 ended: another member will get the record, so nothing is charged
 //	connection closed by an argument it cannot encode  brokeOff
 //	connection closed                                  lost
 //	busy after closing what we know of                 brokeOff
-//	outside of a transaction                           escaped
 //	nil, state 'T'                                     kept
 //	Skip                                               skipped
 //	40001, 40P01, 55P03                                collided
@@ -82,10 +82,13 @@ type facts struct {
 //	error or panic, no SQL executed                    leftOut
 //	error, panic, swallowed SQL error after SQL        undone
 //
-// Before anybody is charged for undone or brokeOff, doubt has a look.
+// Before anybody is charged, verify has a look where the handler had the connection itself in hand, and for undone or
+// brokeOff doubt has.
 func judge(f facts) verdict {
 	_, skip := fault.AsSkip(f.err)
 	switch {
+	case f.status == 'I': // whatever else has happened: rows may be durable without their effects
+		return escaped
 	case f.over:
 		return ended
 	case f.closed && isEncoding(f.err):
@@ -94,8 +97,6 @@ func judge(f facts) verdict {
 		return lost
 	case f.busy:
 		return brokeOff
-	case f.status == 'I':
-		return escaped
 	case f.err == nil:
 		return kept
 	case skip:

@@ -159,14 +159,14 @@ func (g *group) collide(e *entry) verdict {
 		return collided
 	}
 	e.solo = e.conflicts >= 2
-	if g.mark == 0 || !g.exec(toSavepoint) {
-		return collided
+	v := g.keepDone(collided)
+	if v == cutOff {
+		for _, x := range g.done[g.mark:] {
+			x.mode = waiting
+		}
+		g.done = g.done[:g.mark]
 	}
-	for _, x := range g.done[g.mark:] {
-		x.mode = waiting
-	}
-	g.done = g.done[:g.mark]
-	return cutOff
+	return v
 }
 
 // collideAll gives way where nobody knows which of es is in another transaction's way. What es wrote is not undone yet.
@@ -185,10 +185,15 @@ func (g *group) collideAll(es []*entry, cause error) verdict {
 
 // keepDone leaves the group with what stands behind the savepoint, and without it with v.
 func (g *group) keepDone(v verdict) verdict {
-	if g.mark == 0 || !g.exec(toSavepoint) {
+	switch {
+	case g.mark == 0:
 		return v
+	case g.exec(toSavepoint):
+		return cutOff
+	case g.unsaved:
+		return g.backstop()
 	}
-	return cutOff
+	return v
 }
 
 // outmatched is a record that lost alone, three times. A lock that is not given is somebody's maintenance (ALTER TABLE,
@@ -252,7 +257,7 @@ func (g *group) conclude(e *entry, a *attempt, err error) verdict {
 	f := g.look(e, a, err, left)
 	f.expired = expired
 	e.touched, e.raw, e.cause, e.deferred = f.sql, a.scope.raw, f.err, a.scope.deferred
-	v := g.doubt(judge(f), a.scope.doubtOf(f.err), e.anew, e)
+	v := g.doubt(g.verify(judge(f), a), a.scope.doubtOf(f.err), e.anew, e)
 	g.charge(e, v)
 	a.end(context.Canceled) // whatever it started is over
 	return v
@@ -272,6 +277,26 @@ func (g *group) look(e *entry, a *attempt, err, left error) facts {
 		f.err = fmt.Errorf("%w: %w", errSwallowed, or(a.scope.failed, errors.New("which one is unknown")))
 	}
 	return f
+}
+
+// verify is witness for a handler that did not run well, before anybody is charged: it may have ended the transaction and
+// begun another, and failed then. With these verdicts the way back to the savepoint is next, or no harm.
+//
+// commit; begin -> all rows of the group are durable -> undone like any failure, those whose handlers have not run would
+// meet their own rows, and count as effected.
+func (g *group) verify(v verdict, a *attempt) verdict {
+	if !a.scope.raw {
+		return v
+	}
+	switch v {
+	case skipped, undone, cutOff, collided, ended:
+		if !g.exec(toSavepoint) && g.unsaved {
+			return escaped
+		}
+	case kept: // witness looks
+	case leftOut, brokeOff, doubted, renewed, lost, escaped, sealed, abandoned:
+	}
+	return v
 }
 
 // witness sees, after a handler that had the connection itself in hand, whether the transaction is still the one that
