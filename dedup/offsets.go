@@ -24,6 +24,7 @@ import (
 //   - Only the claim that acquired a partition last writes its row; a zombie's groups are rolled back whole.
 //   - The image is the row, or is lost: who finds it lost acquires the partition again before it answers anything.
 //   - A claim that is ending acquires nothing: it would fence off the one that comes after it.
+//   - A connection comes before a turn: who waits for one has no turn, or those who have all of them would wait for that turn.
 type offsetStore struct {
 	rt *Route
 
@@ -85,41 +86,28 @@ func (s *offsetStore) lease(ctx context.Context, r *record.Record) (lease, error
 	}
 }
 
-// acquire takes the turn, so that a group's COMMIT is answered before the row is read, and one of those who wait acquires.
+// acquire acquires x for r's claim, unless one of those who wait has done so.
 func (s *offsetStore) acquire(ctx context.Context, x *image, r *record.Record) error {
 	if !x.rest(ctx, r) {
 		return ctx.Err()
 	}
-	select {
-	case x.turn <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	defer x.endTurn()
-	if _, ok := x.is(r.Soft()); ok || r.Ending() {
-		return nil
-	}
-	epoch, row, err := s.claim(ctx, x.at)
+	err := s.claim(ctx, x, r)
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, errOffsets):
 		return s.held(r, err)
-	case err != nil && ctx.Err() != nil:
+	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case err != nil:
-		return fault.Unavailable(err, fault.Database)
 	}
-	x.become(r.Soft(), epoch, row)
-	return nil
+	return fault.Unavailable(err, fault.Database)
 }
 
-// claim reads and bumps the row.
-func (s *offsetStore) claim(ctx context.Context, at partition) (epoch int64, row storedOffsets, err error) {
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
+func (s *offsetStore) claim(ctx context.Context, x *image, r *record.Record) (err error) {
 	in := s.rt.in
 	for range in.cfg.MaxConns + 1 { // each connection of the pool may have died there
 		since := time.Now()
-		epoch, row, err = scanOffsets(in.pool.QueryRow(ctx, acquireSQL, s.rt.consumer, at.topic.String(), at.n))
+		err = s.bump(ctx, x, r)
 		if doubtOf(err) != none && in.renew(since) {
 			continue
 		}
@@ -127,7 +115,30 @@ func (s *offsetStore) claim(ctx context.Context, at partition) (epoch int64, row
 			break
 		}
 	}
-	return epoch, row, err
+	return err
+}
+
+// bump reads and bumps the row. It has the turn, so that a group's COMMIT is answered before the row is read.
+func (s *offsetStore) bump(ctx context.Context, x *image, r *record.Record) error {
+	conn, err := s.rt.in.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	if err := x.takeTurn(ctx); err != nil {
+		return err
+	}
+	defer x.endTurn()
+	if _, ok := x.is(r.Soft()); ok || r.Ending() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	epoch, row, err := scanOffsets(conn.QueryRow(ctx, acquireSQL, s.rt.consumer, x.at.topic.String(), x.at.n))
+	if err == nil {
+		x.become(r.Soft(), epoch, row)
+	}
+	return err
 }
 
 // rest waits until x may be acquired again; false when that is over before.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/headrace/headrace/internal/backoff"
 	"github.com/headrace/headrace/record"
 )
 
@@ -63,6 +64,55 @@ func TestTurnsAndConnections(t *testing.T) {
 		await(t, done)
 		b.beside(1)
 		b.requireLedger(1)
+		require.Zero(t, b.counted(b.groups, "rolled_back"))
+	})
+
+	t.Run("GroupsThatHaveAllConnectionsDoNotWaitForWhoWaitsForOne", func(t *testing.T) {
+		t.Parallel()
+		b, o := newBench(t, setup{cfg: Config{MaxConns: 2}, route: RouteConfig{Store: ByOffset, Writers: 2}}), newOwner()
+		dead := rec(o, 0, "")
+		require.Equal(t, Buried, b.bury(dead, "permanent"))
+		dead.Settle(record.Dead)
+		first, second := []*record.Record{rec(o, 1, "")}, []*record.Record{rec(o, 2, "")}
+		var goOn, done [2]chan struct{}
+		goOn[0], done[0] = b.paused(first)
+		goOn[1], done[1] = b.paused(second)
+		x := b.rt.offsets.image(partition{topicID, 0})
+		var flush sync.WaitGroup
+		flush.Go(func() { b.rt.offsets.flush(context.Background(), x) })
+		for i := 0; i < 100 && len(x.turn) == 0; i++ { // it has none, for which there is no signal
+			backoff.Wait(t.Context(), time.Millisecond)
+		}
+		for i := range goOn {
+			close(goOn[i])
+		}
+		for i := range done {
+			await(t, done[i])
+		}
+		finishes(t, flush.Wait)
+		requireOutcomes(t, record.Effected, append(first, second...)...)
+		require.Zero(t, b.counted(b.groups, "rolled_back"))
+		require.Equal(t, storedOffsets{low: 3, leader: 1}, b.stored())
+	})
+
+	t.Run("ClaimThatWaitsForAConnectionHasNoTurn", func(t *testing.T) {
+		t.Parallel()
+		b, o := newBench(t, setup{cfg: Config{MaxConns: 2}, route: byOffset.route}), newOwner()
+		goOn, done := b.paused([]*record.Record{rec(o, 1, "")})
+		other, err := b.in.pool.Acquire(t.Context())
+		require.NoError(t, err)
+		late := newOwner() // a claim of the same partition, before the group of the one before has ended
+		var all sync.WaitGroup
+		all.Go(func() { b.run([]*record.Record{rec(late, 2, "")}, effect) })
+		x := b.rt.offsets.image(partition{topicID, 0})
+		for i := 0; i < 100 && len(x.turn) == 0; i++ {
+			backoff.Wait(t.Context(), time.Millisecond)
+		}
+		close(goOn)
+		await(t, done)
+		other.Release()
+		finishes(t, all.Wait)
+		require.Equal(t, 2, query[int](b, "select count(*) from eff"))
 		require.Zero(t, b.counted(b.groups, "rolled_back"))
 	})
 }
