@@ -22,6 +22,8 @@ type parcel struct {
 	ctx context.Context // the caller's, which may end the wait
 	rec ProducerRecord
 	err error // nil once confirmed
+	// maybe is what the first try failed with that may have written it: whatever the next one is told says nothing of that.
+	maybe error
 }
 
 // deliver sends parcels in order and waits for their confirmations. Those too large for a batch interrupt the others, so
@@ -170,12 +172,22 @@ func (s shipment) alone(q *parcel) {
 
 // await takes the answer, or the end of the caller's patience: then it is unknown whether the record will be written.
 func (s shipment) await(q *parcel, answer <-chan error) {
+	defer q.answered()
 	select {
 	case q.err = <-answer:
 	case <-q.ctx.Done():
 		q.err = late(answer, context.Cause(q.ctx))
 	case <-s.life.Done():
 		q.err = late(answer, context.Cause(s.life))
+	}
+}
+
+// answered takes note of a try that may have written the parcel.
+func (q *parcel) answered() {
+	if q.err != nil && q.maybe == nil {
+		if ambiguous, _ := verdict(q.rec.Topic, q.err); ambiguous {
+			q.maybe = q.err
+		}
 	}
 }
 

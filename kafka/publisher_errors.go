@@ -26,7 +26,7 @@ type FailedRecord struct {
 	Index int
 	// Topic is where it was to go.
 	Topic string
-	// Ambiguous says that it may have been written nevertheless.
+	// Ambiguous says that it may have been written nevertheless, by its last try or by one before it.
 	Ambiguous bool
 	// Err is why; a fault.Classifier knows what it means.
 	Err error
@@ -54,7 +54,7 @@ func publishError(parcels []*parcel) error {
 	var failed []FailedRecord
 	for i, q := range parcels {
 		if q.err != nil {
-			ambiguous, err := verdict(q.rec.Topic, q.err)
+			ambiguous, err := q.verdict()
 			failed = append(failed, FailedRecord{Index: i, Topic: q.rec.Topic, Ambiguous: ambiguous, Err: err})
 		}
 	}
@@ -62,6 +62,16 @@ func publishError(parcels []*parcel) error {
 		return nil
 	}
 	return &PublishError{Total: len(parcels), Failed: failed}
+}
+
+// verdict is that of all tries: written by one -> its answer is lost -> the next is refused, or not sent any more: it may be
+// there all the same.
+func (q *parcel) verdict() (ambiguous bool, _ error) {
+	ambiguous, err := verdict(q.rec.Topic, q.err)
+	if ambiguous || q.maybe == nil {
+		return ambiguous, err
+	}
+	return true, fault.Ambiguous(fmt.Errorf("%w; an earlier try may have written it: %w", err, q.maybe))
 }
 
 // verdict says what a produce error means: whether the record may be in the topic all the same, and err in the words of
