@@ -53,12 +53,17 @@ func fan[T any](sets []record.Hooks, pick func(record.Hooks) func(T)) func(T) {
 	}
 }
 
-// discreet gives reports errors whose texts may be shown.
+// discreet gives reports, and what is told of breakers, errors whose texts may be shown. A dependency that is called outside
+// of a route knows the built-in rules alone.
 func discreet(h *record.Hooks, by func(error) string) *record.Hooks {
-	report := h.OnReport
+	report, breaker := h.OnReport, h.OnBreaker
 	h.OnReport = func(r record.Report) {
 		r.Err = redact.Of(r.Err, by)
 		report(r)
+	}
+	h.OnBreaker = func(i record.BreakerInfo) {
+		i.Err = redact.Of(i.Err, by)
+		breaker(i)
 	}
 	return h
 }

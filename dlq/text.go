@@ -35,13 +35,7 @@ func MessageOf(r *record.Record, err error, by func(error) string) string {
 	if err == nil {
 		return ""
 	}
-	text := strings.ToValidUTF8(redact.Head(redact.Said(err, by)), "\uFFFD")
-	text = redact.Own(text, "value", r.Value)
-	for _, h := range r.Headers {
-		text = redact.Own(text, "header", h.Value)
-	}
-	text = redact.Own(text, "id", []byte(r.Identity.ID))
-	return redact.Text(redact.Own(text, "key", r.Key))
+	return redact.Text(r.Redact(strings.ToValidUTF8(redact.Head(redact.Said(err, by)), "\uFFFD")))
 }
 
 func trim(s string, n int) string { return redact.Trim(s, n) }

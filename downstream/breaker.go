@@ -1,7 +1,9 @@
 package downstream
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,11 +35,16 @@ type breaker struct {
 	since  time.Time // when it was last closed, if it is not
 	queue  []change
 	untold []record.BreakerInfo
-	tells  bool // somebody is telling the hooks
-	calls  inFlight
-	sent   amplification
-	took   durations.Recent // of successes, if somebody asks
-	seen   seen
+	// opened is what is told of its opening, with the Err of the last probe; tripped is what it opened by, and failing the
+	// failure that it is just told of.
+	opened  record.BreakerInfo
+	tripped BreakerCounts
+	failing error
+	tells   bool // somebody is telling the hooks
+	calls   inFlight
+	sent    amplification
+	took    durations.Recent // of successes, if somebody asks
+	seen    seen
 	// answered is when somebody was, last, and freshThen seen.fresh of that moment.
 	answered  time.Time
 	freshThen uint64
@@ -52,6 +59,7 @@ type breaker struct {
 type change struct {
 	to   gobreaker.State
 	next time.Time
+	why  error
 }
 
 // hair is how much later than the breaker's time a probe is let through: gobreaker is half open after it, not at it.
@@ -74,7 +82,8 @@ func (b *breaker) init(d *Dependency) {
 		Timeout:      c.OpenFor,
 		// Not n.Requests: that counts what is in flight, and what was excluded.
 		ReadyToTrip: func(n gobreaker.Counts) bool {
-			return c.trips(BreakerCounts{int(n.TotalSuccesses), int(n.TotalFailures), int(n.ConsecutiveFailures)})
+			b.tripped = BreakerCounts{int(n.TotalSuccesses), int(n.TotalFailures), int(n.ConsecutiveFailures)}
+			return c.trips(b.tripped)
 		},
 		IsExcluded:    func(err error) bool { return err == errExcluded }, //nolint:errorlint // nobody wraps it
 		OnStateChange: b.changed,
@@ -92,14 +101,31 @@ func (b *breaker) changed(_ string, from, to gobreaker.State) {
 	case gobreaker.StateOpen:
 		b.seen.opened++
 		b.next = now.Add(b.d.cfg.Breaker.OpenFor + hair)
+		b.explain(&info)
 	case gobreaker.StateClosed:
 		info.Open = now.Sub(b.since)
+		b.opened = record.BreakerInfo{}
 	case gobreaker.StateHalfOpen:
 	}
 	b.state = to
-	b.queue = append(b.queue, change{to, b.next})
+	b.queue = append(b.queue, change{to, b.next, info.Err})
 	b.untold = append(b.untold, info)
 	b.queued.Add(1)
+}
+
+// explain says with what it opens.
+func (b *breaker) explain(info *record.BreakerInfo) {
+	info.Err = b.failing
+	if info.From != record.BreakerClosed {
+		b.opened.Err = cmp.Or(info.Err, b.opened.Err)
+		return
+	}
+	c := b.d.cfg.Breaker
+	info.Failures, info.Requests, info.Window = b.tripped.Failures, b.tripped.Failures+b.tripped.Successes, c.Window
+	if c.Trip == nil {
+		info.MinRequests, info.FailureRatio = c.MinRequests, c.FailureRatio
+	}
+	b.opened = *info
 }
 
 var stateNames = map[gobreaker.State]string{
@@ -149,17 +175,19 @@ func (b *breaker) ring(armed uint64) {
 	over := b.calls.overdue(armed)
 	b.mu.Unlock()
 	for _, c := range over {
-		c.end(fault.SaysDown, record.CallFailed, fault.Fault{Class: fault.ClassAmbiguous})
+		c.end(fault.SaysDown, record.CallFailed, fault.Fault{Class: fault.ClassAmbiguous}, fmt.Errorf("no end of the call within %s", c.due.Sub(c.began)))
 	}
 }
 
-// end takes the news of a call. The first time counts.
-func (b *breaker) end(c *Call, e fault.Evidence) (first bool, charge Charge) {
+// end takes the news of a call, and why it failed. The first time counts.
+func (b *breaker) end(c *Call, e fault.Evidence, why error) (first bool, charge Charge) {
 	b.mu.Lock()
 	if first = !c.ended; first {
 		c.ended = true
 		b.calls.remove(c)
+		b.failing = why
 		c.done(b.resultOf(c, e))
+		b.failing = nil
 		if e == fault.SaysDown && !c.after.failed {
 			b.seen.fresh++
 		}
@@ -213,7 +241,7 @@ func (b *breaker) settle() {
 func (b *breaker) lead(c change) {
 	switch c.to {
 	case gobreaker.StateOpen:
-		b.d.gate.shutUntil(c.next)
+		b.d.gate.shutUntil(c.next, c.why)
 	case gobreaker.StateClosed:
 		b.d.gate.answered()
 	case gobreaker.StateHalfOpen: // the gate knows the time

@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/internal/redact"
 	"github.com/headrace/headrace/record"
 )
 
@@ -47,9 +48,18 @@ func (c *Call) Probe() bool { return c.probe }
 //
 // Call it however the call ends, after a panic and runtime.Goexit too: a call that is left open keeps a half-open
 // breaker from the next probe until its limit. Who knows nothing of the outcome says fault.ClassCancelled.
-func (c *Call) End(failed bool, f fault.Fault) Charge {
+//
+// [Call.Fail] also says why.
+func (c *Call) End(failed bool, f fault.Fault) Charge { return c.conclude(failed, f, nil) }
+
+// Fail is End of a call that failed with why, of which f is the meaning: hooks are told if that opens the breaker, and
+// whoever asks what the records at the gate wait for. What looks like a secret in the text of why is replaced; what a record
+// holds is for the caller to leave out (record.Record.Redact).
+func (c *Call) Fail(f fault.Fault, why error) Charge { return c.conclude(true, f, why) }
+
+func (c *Call) conclude(failed bool, f fault.Fault, why error) Charge {
 	evidence := c.evidence(failed, f)
-	return c.end(evidence, outcome(failed, f, evidence), f)
+	return c.end(evidence, outcome(failed, f, evidence), f, why)
 }
 
 // Streak is what the record's next call begins with, once this one has ended.
@@ -59,8 +69,12 @@ func (c *Call) Streak() Streak {
 	return c.streak
 }
 
-func (c *Call) end(e fault.Evidence, outcome string, f fault.Fault) Charge {
-	first, charge := c.d.breaker.end(c, e)
+func (c *Call) end(e fault.Evidence, outcome string, f fault.Fault, why error) Charge {
+	if e != fault.SaysDown {
+		why = nil // nobody is told
+	}
+	why = redact.Rules(why, nil)
+	first, charge := c.d.breaker.end(c, e, why)
 	if e == fault.SaysUp {
 		c.d.breaker.up()
 	}
@@ -68,7 +82,7 @@ func (c *Call) end(e fault.Evidence, outcome string, f fault.Fault) Charge {
 		return charge
 	}
 	if e == fault.SaysDown && f.Class == fault.ClassUnavailable {
-		c.d.heldBack(c, f)
+		c.d.heldBack(c, f, why)
 	}
 	if c.probe {
 		c.d.gate.probeEnded()
@@ -87,13 +101,13 @@ func (c *Call) end(e fault.Evidence, outcome string, f fault.Fault) Charge {
 // heldBack shuts the gate before records that are to be held go there, although the breaker is closed: a dependency
 // that refuses our credentials is asked one record at a time. While the breaker is not closed it leads the gate. A record
 // that fails while others are answered does not shut it; where it is shut, whoever fails makes its back-off longer.
-func (d *Dependency) heldBack(c *Call, f fault.Fault) {
+func (d *Dependency) heldBack(c *Call, f fault.Fault, why error) {
 	d.breaker.leading.Lock()
 	defer d.breaker.leading.Unlock()
 	if !d.breaker.closed() || d.gate.isOpen() && d.breaker.oldNews(c) {
 		return
 	}
-	c.gate.FailedUntil(asked(f.RetryAfter))
+	c.gate.FailedBecause(asked(f.RetryAfter), why)
 }
 
 func outcome(failed bool, f fault.Fault, e fault.Evidence) string {

@@ -52,6 +52,15 @@ func (d *Dependency) Gate() *Gate { return d.gate }
 // time is over is half open.
 func (d *Dependency) State() string { return d.breaker.now() }
 
+// Opened is what the hooks were told when the breaker opened, and when that was; false while it is closed. Its Err is the
+// last probe's, once one has failed.
+func (d *Dependency) Opened() (info record.BreakerInfo, at time.Time, ok bool) {
+	d.breaker.mu.Lock()
+	defer d.breaker.mu.Unlock()
+	b := &d.breaker
+	return b.opened, b.since, b.opened.To == record.BreakerOpen
+}
+
 // Answers is how often it has answered anybody in this process.
 func (d *Dependency) Answers() uint64 {
 	d.breaker.mu.Lock()

@@ -41,7 +41,7 @@ func (d *Dependency) Do(ctx context.Context, op func(ctx context.Context) error)
 	f, failed := fault.Fault{Class: fault.ClassCancelled}, true
 	defer func() {
 		d.places.leave()
-		err = d.mark(ctx, err, c.End(failed, f))
+		err = d.mark(ctx, err, c.conclude(failed, f, reason(ctx, err)))
 	}()
 	err = op(context.WithValue(inner, countedKey{}, d))
 	f, failed = d.judge(ctx, err)
@@ -64,7 +64,7 @@ func (d *Dependency) enter(ctx context.Context, c *Call, without time.Duration) 
 	}
 	err := &fault.RefusedError{Dependency: d.cfg.Name, Reason: fault.ErrBulkheadFull}
 	f, _ := d.judge(context.WithoutCancel(ctx), err)
-	c.end(fault.SaysNothing, record.CallRefused, f)
+	c.end(fault.SaysNothing, record.CallRefused, f, nil)
 	return nil, err
 }
 

@@ -106,7 +106,7 @@ func (f *Fallback[R]) Get(ctx context.Context, key string, read func(ctx context
 	}
 	degraded.Reason = err
 	if p := permitOf(ctx); p != nil && p.Dependency == f.d {
-		p.degraded.CompareAndSwap(nil, &meaning)
+		p.degraded.CompareAndSwap(nil, &degradedBy{meaning, err})
 	}
 	f.tell(ctx, *degraded, reasonOf(meaning))
 	return Read[R]{value, degraded}, nil

@@ -56,7 +56,8 @@ type Gate struct {
 	fails int // probes that failed in a row
 	due   time.Time
 	since time.Time
-	out   int // turns of this epoch that are not done
+	why   error // it is not open: what the one that shut it, or the last probe, had failed with
+	out   int   // turns of this epoch that are not done
 	// window is how many turns the ramp lets out at once. Each OK adds one, which doubles it a round.
 	window   int
 	breaker  breakerNews
@@ -143,10 +144,13 @@ func (g *Gate) TryEnterAgain() (Pass, bool) {
 func (g *Gate) Up() { Pass{g: g}.OK() }
 
 // Down shuts the gate, until t at least; the zero time is the usual back-off.
-func (g *Gate) Down(t time.Time) {
+func (g *Gate) Down(t time.Time) { g.DownBecause(t, nil) }
+
+// DownBecause is Down by a failure, which Why gives. Its text must be one that may be shown.
+func (g *Gate) DownBecause(t time.Time, why error) {
 	g.mu.Lock()
 	if !g.shut {
-		g.close()
+		g.close(why)
 	}
 	if t.After(g.due) {
 		g.due = t
@@ -171,6 +175,14 @@ func (g *Gate) Since() (time.Time, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.since, g.lineClosed()
+}
+
+// Why is what the dependency was found down with, last: by the one that shut the gate, or by a probe. nil if nobody said,
+// or if the gate is open.
+func (g *Gate) Why() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.why
 }
 
 // Watch calls f whenever Shut may have changed, also when a probe falls due, on the goroutine that changed it. f must

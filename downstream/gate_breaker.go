@@ -1,6 +1,9 @@
 package downstream
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // breakerNews is what a gate knows of the breaker that it follows.
 //
@@ -14,14 +17,15 @@ type breakerNews struct {
 	floor   time.Time // when the breaker will let the next one through, whatever the gate's own back-off is
 }
 
-// shutUntil is Down by the breaker.
-func (g *Gate) shutUntil(t time.Time) {
+// shutUntil is DownBecause by the breaker, which opens with the failure that shut the gate before, or with a later one.
+func (g *Gate) shutUntil(t time.Time, why error) {
 	g.mu.Lock()
 	g.breaker.floor = t
 	if g.shut {
 		g.breaker.failed++
+		g.why = cmp.Or(why, g.why)
 	} else {
-		g.close()
+		g.close(why)
 	}
 	if t.After(g.due) {
 		g.due = t
@@ -40,7 +44,7 @@ func (g *Gate) answered() {
 func (g *Gate) probeBegan() {
 	g.mu.Lock()
 	if !g.shut { // somebody else's good news, from before the breaker's bad ones
-		g.close()
+		g.close(nil)
 	}
 	g.breaker.probing++
 	g.settleAndUnlock()

@@ -19,7 +19,7 @@ func (p Pass) Turn() bool { return p.t != nil }
 // OK says that the dependency answered.
 func (p Pass) OK() {
 	if p.g != nil && (p.t != nil || p.g.word.Load()&1 == 1) {
-		p.g.end(p, verdictOK, time.Time{})
+		p.g.end(p, verdictOK, time.Time{}, nil)
 	}
 }
 
@@ -28,16 +28,19 @@ func (p Pass) Failed() { p.FailedUntil(time.Time{}) }
 
 // FailedUntil is Failed by a dependency that named the time before which nobody should ask again; the zero time if it
 // did not.
-func (p Pass) FailedUntil(t time.Time) {
+func (p Pass) FailedUntil(t time.Time) { p.FailedBecause(t, nil) }
+
+// FailedBecause is FailedUntil with the failure, which Gate.Why gives. Its text must be one that may be shown.
+func (p Pass) FailedBecause(t time.Time, why error) {
 	if p.g != nil {
-		p.g.end(p, verdictFailed, t)
+		p.g.end(p, verdictFailed, t, why)
 	}
 }
 
 // Release says that the pass was not used, or that nothing was learnt: the next waiter has the turn.
 func (p Pass) Release() {
 	if p.g != nil && p.t != nil {
-		p.g.end(p, verdictNone, time.Time{})
+		p.g.end(p, verdictNone, time.Time{}, nil)
 	}
 }
 
@@ -59,7 +62,7 @@ const (
 	verdictFailed
 )
 
-func (g *Gate) end(p Pass, v passVerdict, until time.Time) {
+func (g *Gate) end(p Pass, v passVerdict, until time.Time, why error) {
 	g.mu.Lock()
 	counts := true
 	if p.t != nil {
@@ -70,14 +73,14 @@ func (g *Gate) end(p Pass, v passVerdict, until time.Time) {
 		g.finish(p.t)
 	}
 	if counts {
-		g.learn(p, v, until)
+		g.learn(p, v, until, why)
 	}
 	g.settleAndUnlock()
 }
 
 // learn takes the news of a pass. A failure is news only if the pass is of this epoch: of a thousand that failed with
 // the one that shut the gate, 999 say nothing more, and only the probe's failure makes the wait longer.
-func (g *Gate) learn(p Pass, v passVerdict, until time.Time) {
+func (g *Gate) learn(p Pass, v passVerdict, until time.Time, why error) {
 	switch v {
 	case verdictNone:
 	case verdictOK:
@@ -86,7 +89,7 @@ func (g *Gate) learn(p Pass, v passVerdict, until time.Time) {
 		}
 	case verdictFailed:
 		if p.epoch == g.epoch {
-			g.close()
+			g.close(why)
 		}
 		if g.shut && until.After(g.due) {
 			g.due = until

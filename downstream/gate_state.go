@@ -17,10 +17,14 @@ func (g *Gate) reopen() {
 	g.window++
 }
 
-// close shuts the gate for the next back-off. The turns that are out belong to the past now.
-func (g *Gate) close() {
+// close shuts the gate for the next back-off, because of why, or of what is known already if that is nil. The turns that are
+// out belong to the past now.
+func (g *Gate) close(why error) {
 	if !g.lineClosed() {
 		g.since = time.Now()
+	}
+	if why != nil {
+		g.why = why
 	}
 	wait := backoff.Exponential(g.cfg.Base, g.cfg.Cap, g.fails)
 	g.shut, g.out = true, 0
@@ -67,6 +71,8 @@ func (g *Gate) publish() {
 	word := g.epoch << 1
 	if g.closed() {
 		word |= 1
+	} else {
+		g.why = nil
 	}
 	g.word.Store(word)
 }

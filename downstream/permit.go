@@ -38,7 +38,13 @@ func WithPermit(ctx context.Context, p Permit) context.Context {
 type permit struct {
 	Permit
 	keyed    atomic.Bool
-	degraded atomic.Pointer[fault.Fault]
+	degraded atomic.Pointer[degradedBy]
+}
+
+// degradedBy is a failure and what it means.
+type degradedBy struct {
+	fault fault.Fault
+	err   error
 }
 
 func permitOf(ctx context.Context) *permit {
@@ -66,10 +72,20 @@ func KeyTaken(ctx context.Context) bool {
 func DegradedBy(ctx context.Context) (fault.Fault, bool) {
 	if p := permitOf(ctx); p != nil {
 		if f := p.degraded.Load(); f != nil {
-			return *f, true
+			return f.fault, true
 		}
 	}
 	return fault.Fault{}, false
+}
+
+// WhyDegraded is the error of the failure that DegradedBy gives the meaning of; nil if there is none.
+func WhyDegraded(ctx context.Context) error {
+	if p := permitOf(ctx); p != nil {
+		if f := p.degraded.Load(); f != nil {
+			return f.err
+		}
+	}
+	return nil
 }
 
 // takesKey is told of who cares for the key of the record on whose behalf ctx is.

@@ -74,7 +74,7 @@ func Run[R any](ctx context.Context, d *Dependency, op Operation[R]) (result R, 
 	f, failed := fault.Fault{Class: fault.ClassCancelled}, true // after a panic, and a goroutine that op has ended
 	defer func() {
 		d.places.leave()
-		err = d.mark(ctx, err, c.End(failed, f))
+		err = d.mark(ctx, err, c.conclude(failed, f, reason(ctx, err)))
 	}()
 	result, f, failed, err = r.all(context.WithValue(inner, countedKey{}, d), d)
 	return result, err

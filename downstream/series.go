@@ -25,7 +25,7 @@ type series struct {
 func (s *series) run(req *http.Request) (*http.Response, error) {
 	body, err := newReplay(req, s.most > 1)
 	if err != nil {
-		s.finish(true, fault.Fault{Class: fault.ClassCancelled}) // the caller's body, not the dependency
+		s.finish(true, fault.Fault{Class: fault.ClassCancelled}, nil) // the caller's body, not the dependency
 		return nil, err
 	}
 	req = withKey(req)
@@ -35,11 +35,11 @@ func (s *series) run(req *http.Request) (*http.Response, error) {
 			s.succeeded()
 			return resp, nil
 		}
-		f := s.judge(resp, err)
+		f, why := s.judge(resp, err)
 		if s.again(req, resp, body, f) {
 			continue
 		}
-		s.finish(true, f)
+		s.finish(true, f, why)
 		return s.outcome(resp, err, f)
 	}
 }
@@ -59,12 +59,13 @@ func (s *series) outcome(resp *http.Response, err error, f fault.Fault) (*http.R
 
 type sentKey struct{}
 
-func (s *series) judge(resp *http.Response, err error) fault.Fault {
+// judge says what a try's failure means, and which error it is: an answer's, if there is no other.
+func (s *series) judge(resp *http.Response, err error) (fault.Fault, error) {
 	if err == nil {
 		err = statusError(resp)
 	}
 	f, _ := s.call.d.judge(s.ctx, err)
-	return f
+	return f, err
 }
 
 // again says whether there is another try, once it has waited for it; else the caller gets what it has.
@@ -89,13 +90,13 @@ func (s *series) again(req *http.Request, resp *http.Response, body *replay, f f
 // end is the end of a success's body, or of a request that could not be made.
 func (s *series) end(err error) {
 	f, failed := s.call.d.judge(s.ctx, err)
-	s.finish(failed, f)
+	s.finish(failed, f, err)
 }
 
 // finish is once: the body may be closed by another goroutine than the one that reads it.
-func (s *series) finish(failed bool, f fault.Fault) {
+func (s *series) finish(failed bool, f fault.Fault, why error) {
 	if s.over.CompareAndSwap(false, true) {
 		s.call.d.places.leave()
-		s.charge.Store(uint32(s.call.End(failed, f)))
+		s.charge.Store(uint32(s.call.conclude(failed, f, reason(s.ctx, why))))
 	}
 }

@@ -100,7 +100,7 @@ func (t *transport) outside(req *http.Request) (*http.Response, error) {
 	returned := false
 	defer func() {
 		if !returned { // base panicked, or ended its goroutine
-			s.finish(true, fault.Fault{Class: fault.ClassCancelled})
+			s.finish(true, fault.Fault{Class: fault.ClassCancelled}, nil)
 		}
 	}()
 	resp, err := s.run(req)

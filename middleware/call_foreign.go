@@ -18,7 +18,7 @@ func (c *calling) failed(ctx context.Context, r *record.Record, permit *downstre
 	if dep.RefusedInside(f) {
 		c.refusedInside(r, err)
 	}
-	charge := permit.End(true, f)
+	charge := permit.Fail(f, c.rt.shown(r, err))
 	return &CallError{
 		Dependency: dep.Name(), Fault: f, Charge: charge, Err: err, begun: true, streak: permit.Streak(), answers: dep.Answers(),
 	}

@@ -242,7 +242,7 @@ func (c *calling) conclude(
 	if err == nil {
 		// A handler that went on with a substitute has heard nothing of its dependency but the failure.
 		if f, degraded := downstream.DegradedBy(ctx); degraded {
-			permit.End(true, f)
+			permit.Fail(f, c.rt.shown(r, downstream.WhyDegraded(ctx)))
 		} else {
 			permit.End(false, fault.Fault{})
 			c.rt.Gates.answered()

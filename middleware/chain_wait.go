@@ -27,7 +27,7 @@ func (c *chain) wait(d Decision) bool {
 	case fault.DeadLetterTopic: // a handler says so; its gate is in no handler's way
 		return c.heldFor(d.Dependency, max(d.Wait, c.rt.Retry.Base)) && c.again()
 	case RetryAfter:
-		c.rt.Gates.Get(RetryAfter).Down(c.rt.until(d.Wait))
+		c.rt.Gates.Get(RetryAfter).DownBecause(c.rt.until(d.Wait), c.rt.shown(c.head(), c.head().Err))
 	}
 	if called := c.rt.Gates.called; called != nil && d.Dependency == called.Name() {
 		return c.ask(called, d) && c.again()
@@ -54,7 +54,7 @@ func (c *chain) ask(gate *downstream.Gate, d Decision) bool {
 // heldFor holds the chain for a time, whoever else runs.
 func (c *chain) heldFor(dependency string, d time.Duration) bool {
 	c.pause()
-	c.hold(dependency)
+	c.hold(dependency, c.reason)
 	return c.sleep(d)
 }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"time"
 
 	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/dlq"
@@ -142,16 +142,12 @@ func topicDown(err error) bool { return !errors.Is(err, dlq.ErrTooLarge) }
 // it. It is false when the claim is ending. From the first failure to the end it is one hold, the tries included: whoever
 // looked during one would see that nothing waits.
 func (c *chain) until(gate *downstream.Gate, kind string, down func(error) bool, f func(ctx context.Context) error) bool {
-	over := func() {}
-	defer func() { over() }()
-	stall := sync.OnceFunc(func() {
-		c.pause()
-		over = c.stall(gate)
-	})
+	var s stalled
+	defer func() { s.end() }()
 	for try := 0; ; try++ {
 		pass, ok := gate.TryEnter()
 		if !ok {
-			stall()
+			s.begin(c, gate, gate.Why())
 			if pass, ok = gate.Enter(c.ctx(), c.soft); !ok {
 				return false
 			}
@@ -161,7 +157,7 @@ func (c *chain) until(gate *downstream.Gate, kind string, down func(error) bool,
 			c.holding.got(gate.Name())
 			return true
 		}
-		stall()
+		s.begin(c, gate, c.rt.shown(c.head(), err))
 		c.tell(try, kind, err)
 		wait := backoff.Exponential(c.rt.Retry.Base, c.rt.Retry.Cap, try)
 		if !down(err) && !c.sleep(wait/2+backoff.Jitter(wait/2)) || c.head().Ending() {
@@ -170,13 +166,26 @@ func (c *chain) until(gate *downstream.Gate, kind string, down func(error) bool,
 	}
 }
 
-// stall begins a hold at the gate of what the chain cannot do.
-func (c *chain) stall(gate *downstream.Gate) (over func()) {
-	c.hold(gate.Name())
-	if gate.Name() != fault.DeadLetterTopic {
-		return func() {}
+// stalled is a chain that holds at the gate of what it cannot do.
+type stalled struct{ over func() }
+
+// begin is once: why it holds is what it began with.
+func (s *stalled) begin(c *chain, gate *downstream.Gate, why error) {
+	if s.over != nil {
+		return
 	}
-	return c.rt.Gates.waitForLetter()
+	c.pause()
+	c.hold(gate.Name(), func(string) reason { return reason{err: why} })
+	s.over = func() {}
+	if gate.Name() == fault.DeadLetterTopic {
+		s.over = c.rt.Gates.waitForLetter(why)
+	}
+}
+
+func (s *stalled) end() {
+	if s.over != nil {
+		s.over()
+	}
 }
 
 // timed runs f once and tells the gate; Release for a panic, which says nothing about the dependency.
@@ -189,7 +198,7 @@ func (c *chain) timed(pass downstream.Pass, down func(error) bool, f func(ctx co
 	case err == nil:
 		pass.OK()
 	case down(err):
-		pass.Failed()
+		pass.FailedBecause(time.Time{}, c.rt.shown(c.head(), err))
 	}
 	return err
 }
@@ -200,7 +209,7 @@ func (c *chain) passOf(gate *downstream.Gate) (p downstream.Pass, ok bool) {
 		return p, true
 	}
 	c.pause()
-	c.hold(gate.Name())
+	c.hold(gate.Name(), atGate(gate))
 	return gate.Enter(c.ctx(), c.soft)
 }
 
@@ -219,17 +228,18 @@ func (c *chain) tell(try int, kind string, err error) {
 // refused waits at the flood guard's gate, and runs the handler again once it is let through: as the probe, to find out
 // whether things are better, or because they are, and the verdict was reached when they were not.
 func (c *chain) refused(r *record.Record) (ok bool) {
-	gate, first := c.rt.Flood.refuse(partitionOf(r))
+	why := c.rt.shown(r, r.Err)
+	gate, first := c.rt.Flood.refuse(partitionOf(r), why)
 	if first {
 		c.rt.report(record.Report{
-			Kind: record.ReportFloodGuard, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Err: c.rt.shown(r, r.Err),
+			Kind: record.ReportFloodGuard, Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Err: why,
 			Hint: "nearly everything fails: a bad deploy and not bad data? The partition waits, one record is tried again " +
 				"each " + c.rt.Flood.cfg.Probe.String() + "; FloodGuard.Release lets the dead letters through",
 		})
 	}
-	c.turn.Failed() // if it was the probe, it goes to the tail
+	c.turn.FailedBecause(time.Time{}, why) // if it was the probe, it goes to the tail
 	c.pause()
-	c.hold(Flood)
+	c.hold(Flood, c.reason)
 	c.turn, ok = gate.Enter(c.ctx(), c.soft)
 	c.flooded = r
 	return ok && c.again()

@@ -48,7 +48,7 @@ func (d *doubt) round(c *chain, e *CallError) {
 	if !d.counted {
 		d.counted, more = true, 1
 	}
-	c.rt.Gates.doubt(more)
+	c.rt.Gates.doubt(more, c.rt.shown(c.head(), e.Err))
 	if d.rounds++; d.rounds == 1 {
 		d.since, d.began = time.Now(), e.answers
 	}
@@ -105,7 +105,7 @@ func shellWord(s string) string {
 func (d *doubt) clear(s *Gates) {
 	if d.counted {
 		d.counted = false
-		s.doubt(-1)
+		s.doubt(-1, nil)
 	}
 }
 
@@ -122,6 +122,7 @@ type doubts struct {
 	mu   sync.Mutex
 	now  int64
 	from time.Time // since when they are too many
+	why  error     // what the last of them failed with
 }
 
 // mostDoubts: as many as can call at once, more would wait for them; and enough for the breaker to see an outage.
@@ -137,12 +138,25 @@ func (d *doubts) since() (time.Time, bool) {
 	return d.from, d.shut()
 }
 
-// doubt counts records that have come into doubt, or out of it. It is told with 0 of whatever else may have ended the stop:
+// because is what the last record in doubt failed with, while they are too many.
+func (d *doubts) because() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.shut() {
+		return nil
+	}
+	return d.why
+}
+
+// doubt counts records that have come into doubt, because of why, or out of it. It is told with 0 of whatever else may have ended the stop:
 // an answer, or that one in doubt has failed once more, for others may have been answered meanwhile.
-func (s *Gates) doubt(n int64) {
+func (s *Gates) doubt(n int64, why error) {
 	d := &s.doubts
 	d.mu.Lock()
 	d.now += n
+	if d.why = or(why, d.why); d.now == 0 {
+		d.why = nil
+	}
 	held := d.now >= d.most && d.dep.Unanswered() >= d.most
 	crossed := d.held.Swap(held) != held
 	if crossed {
@@ -157,6 +171,6 @@ func (s *Gates) doubt(n int64) {
 // answered is told of each call that succeeded.
 func (s *Gates) answered() {
 	if s.doubts.shut() {
-		s.doubt(0)
+		s.doubt(0, nil)
 	}
 }

@@ -145,6 +145,16 @@ func (f *FloodGuard) Refusing() map[Partition]time.Time {
 	return held
 }
 
+// why is what the records of a partition that is refused die of, by the last one that was tried.
+func (f *FloodGuard) why(p Partition) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if part := f.parts[p]; part != nil {
+		return part.gate.Why()
+	}
+	return nil
+}
+
 // Partitions gives the keys of what Refusing returned, in order.
 func Partitions(m map[Partition]time.Time) []Partition {
 	ps := make([]Partition, 0, len(m))
@@ -157,14 +167,14 @@ func Partitions(m map[Partition]time.Time) []Partition {
 	return ps
 }
 
-// refuse shuts the partition, says whether it was open before, and gives the gate at which the record waits.
-func (f *FloodGuard) refuse(p Partition) (*downstream.Gate, bool) {
+// refuse shuts the partition because of why, says whether it was open before, and gives the gate at which the record waits.
+func (f *FloodGuard) refuse(p Partition, why error) (*downstream.Gate, bool) {
 	f.mu.Lock()
 	part := f.part(p)
 	f.mu.Unlock()
 	_, shut := part.gate.Since()
 	if !shut {
-		part.gate.Down(time.Time{})
+		part.gate.DownBecause(time.Time{}, why)
 	}
 	return part.gate, !shut
 }

@@ -28,6 +28,7 @@ type Gates struct {
 	// letters are the records that wait for the dead letter topic; full is since when these are too many, in Unix nanoseconds.
 	letters atomic.Int64
 	full    atomic.Int64
+	unsent  atomic.Pointer[error] // what the last of them that began to wait was not written for
 
 	mu       sync.Mutex
 	watchers map[int]func()
@@ -135,8 +136,9 @@ func (s *Gates) Shut() bool {
 // that is begun is one more that waits in memory.
 const mostLetters = 1000
 
-// waitForLetter counts a record that waits for the dead letter topic, until over is called.
-func (s *Gates) waitForLetter() (over func()) {
+// waitForLetter counts a record that waits for the dead letter topic because of why, until over is called.
+func (s *Gates) waitForLetter(why error) (over func()) {
+	s.unsent.Store(&why)
 	if s.letters.Add(1) == mostLetters {
 		s.full.Store(time.Now().UnixNano())
 		s.changed()
@@ -182,6 +184,22 @@ func (s *Gates) Down() map[string]time.Time {
 		down[s.called.Name()] = since
 	}
 	return down
+}
+
+// why is why a dependency of Down is down, nil where nobody has said.
+func (s *Gates) why(dependency string) error {
+	if g := s.find(dependency); g != nil {
+		if why := g.Why(); why != nil {
+			return why
+		}
+	}
+	switch unsent := s.unsent.Load(); {
+	case dependency == fault.DeadLetterTopic && unsent != nil:
+		return *unsent // that shuts no gate
+	case s.called != nil && dependency == s.called.Name():
+		return s.doubts.because()
+	}
+	return nil
 }
 
 func (s *Gates) changed() {

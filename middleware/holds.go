@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headrace/headrace/downstream"
+	"github.com/headrace/headrace/internal/redact"
 	"github.com/headrace/headrace/record"
 )
 
@@ -18,14 +20,29 @@ type hold struct {
 	began time.Time
 }
 
-// on begins to wait for dependency, unless it is waited for already.
-func (h *holds) on(rt *Route, rs []*record.Record, dependency string) {
+// reason is why records wait: what the first of them failed with, if it has, and what that means.
+type reason struct {
+	class string
+	err   error
+}
+
+// on begins to wait for dependency, unless it is waited for already. why is asked only then.
+func (h *holds) on(rt *Route, rs []*record.Record, dependency string, why func(dependency string) reason) {
 	if rt.Hooks.OnHold == nil || h.has(dependency) {
 		return
 	}
-	info := record.HoldInfo{Route: rt.Name, Dependency: dependency, Records: len(rs), Began: true}
+	found := why(dependency)
+	info := record.HoldInfo{
+		Route: rt.Name, Dependency: dependency, Records: len(rs), Began: true,
+		Class: found.class, Err: redact.Of(found.err, rt.RedactError),
+	}
 	h.list = append(h.list, hold{rt, info, time.Now()})
 	rt.Hooks.OnHold(info)
+}
+
+// atGate is why records wait that have not failed: for what the gate that they met was shut.
+func atGate(g *downstream.Gate) func(string) reason {
+	return func(string) reason { return reason{err: g.Why()} }
 }
 
 func (h *holds) has(dependency string) bool {
@@ -61,11 +78,24 @@ func (c *chain) noteHold(d Decision) {
 	switch {
 	case d.Action == Hold:
 		c.holding.only(d.Dependency)
-		c.hold(d.Dependency)
+		c.hold(d.Dependency, c.reason)
 	case d.Action == GiveBack, d.Action == Again && !d.Charged, c.flooded == c.head(): // nothing learnt, or the guard decides
 	default:
 		c.holding.end(true)
 	}
 }
 
-func (c *chain) hold(dependency string) { c.holding.on(c.rt, c.rs, dependency) }
+func (c *chain) hold(dependency string, why func(dependency string) reason) {
+	c.holding.on(c.rt, c.rs, dependency, why)
+}
+
+// reason is why the chain waits for dependency: what its head failed with. One that was only refused knows no more than
+// that; the one that had the breaker opened does.
+func (c *chain) reason(dependency string) reason {
+	r := c.head()
+	is := reason{c.fault.Class.String(), c.rt.shown(r, r.Err)}
+	if c.fault.Refused() {
+		is.err = or(c.rt.Gates.why(dependency), is.err)
+	}
+	return is
+}

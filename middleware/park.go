@@ -78,7 +78,7 @@ func (c *chain) tryPark(put func(ctx context.Context) error, try int) (parked, o
 	case !ok:
 		return false, false
 	case full != nil:
-		pass.Failed()
+		pass.FailedBecause(time.Time{}, c.rt.shown(c.head(), full))
 		c.tell(try, record.ReportParkingFailed, full)
 		return false, true
 	}

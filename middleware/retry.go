@@ -75,7 +75,7 @@ func (d *delivery) run(rs []*record.Record) error {
 	for _, c := range chains {
 		c.few = len(chains)*fewShare <= len(rs)
 		if c.fault.Class == fault.ClassUnavailable && len(held.list) > 0 { // before the end of the one that it goes on with
-			c.hold(or(c.fault.Dependency, fault.Database))
+			c.hold(or(c.fault.Dependency, fault.Database), c.reason)
 		}
 	}
 	held.end(len(record.Remaining(rs)) < len(rs))
@@ -112,7 +112,7 @@ func (d *delivery) enter(h *holds, rs []*record.Record, waiting bool, calls need
 			record.Wait(rs)
 			waited = true
 		}
-		h.on(d.rt, rs, shut.Name())
+		h.on(d.rt, rs, shut.Name(), atGate(shut))
 		if held, ok = calls.wait(d.ctx(), d.soft, d.rt.Gates, shut); !ok {
 			return nil, waited, false
 		}
@@ -278,7 +278,7 @@ func causeOf(err error) dlq.Reason {
 // gone down in between. The gate of the calls is not among them: it hears of calls from the breaker, and a handler that
 // says the same dependency is down holds its own record.
 func (rt *Route) learn(ps passes, own *brought, chains []*chain, settled bool) {
-	down := map[string]time.Duration(nil)
+	var down outages
 	answered := settled // by the database
 	for _, c := range chains {
 		switch f := c.fault; {
@@ -286,10 +286,10 @@ func (rt *Route) learn(ps passes, own *brought, chains []*chain, settled bool) {
 		case f.Class == fault.ClassUnavailable && rt.Call != nil && f.Dependency == rt.Call.Dependency.Name():
 			answered = true // by the inbox, before the call
 		case f.Class == fault.ClassUnavailable:
-			down = put(down, or(f.Dependency, fault.Database), f.RetryAfter)
+			down.add(or(f.Dependency, fault.Database), f.RetryAfter, rt, c.head())
 		case f.Class == fault.ClassCancelled, len(c.unread()) > 0:
 		case f.RetryAfter > 0:
-			down = put(down, RetryAfter, f.RetryAfter)
+			down.add(RetryAfter, f.RetryAfter, rt, c.head())
 			answered = true
 		default:
 			answered = true // its handler ran, or the inbox knew better: in a transaction either way
@@ -297,7 +297,7 @@ func (rt *Route) learn(ps passes, own *brought, chains []*chain, settled bool) {
 	}
 	for _, p := range ps {
 		name := p.Gate().Name()
-		after, failed := down[name]
+		found, failed := down[name]
 		delete(down, name)
 		switch {
 		case own != nil && p == own.pass:
@@ -305,7 +305,7 @@ func (rt *Route) learn(ps passes, own *brought, chains []*chain, settled bool) {
 		case failed && name == RetryAfter && !p.Turn():
 			// A Retry-After is waited for by its record; only who probes for others pauses them again.
 		case failed:
-			p.FailedUntil(rt.until(after))
+			p.FailedBecause(rt.until(found.after), found.why)
 		case settled, answered && name == fault.Database:
 			p.OK()
 		default:
@@ -313,17 +313,30 @@ func (rt *Route) learn(ps passes, own *brought, chains []*chain, settled bool) {
 		}
 	}
 	delete(down, RetryAfter)
-	for name, after := range down { // met for the first time
-		rt.Gates.Get(name).Down(rt.until(after))
+	for name, found := range down { // met for the first time
+		rt.Gates.Get(name).DownBecause(rt.until(found.after), found.why)
 	}
 }
 
-func put(m map[string]time.Duration, name string, d time.Duration) map[string]time.Duration {
-	if m == nil {
-		m = map[string]time.Duration{}
+// outages are the dependencies that a pass has found down: until when nobody should ask again, and what the first of its
+// records failed with.
+type outages map[string]outage
+
+type outage struct {
+	after time.Duration
+	why   error
+}
+
+func (o *outages) add(name string, after time.Duration, rt *Route, r *record.Record) {
+	if *o == nil {
+		*o = outages{}
 	}
-	m[name] = max(m[name], d)
-	return m
+	found, known := (*o)[name]
+	if !known {
+		found.why = rt.shown(r, r.Err)
+	}
+	found.after = max(found.after, after)
+	(*o)[name] = found
 }
 
 // until is when a Retry-After is over, the zero time for none.

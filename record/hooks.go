@@ -96,6 +96,12 @@ type HoldInfo struct {
 	Done       bool
 	Records    int
 	Took       time.Duration
+	// Class is what the failure of the first of them means, as fault.Class spells it: "" where none has failed, because the
+	// dependency was known to be down.
+	Class string
+	// Err is why they began to wait: what the first of them failed with, or for what the dependency is known to be down. At
+	// the end it is the same. Its text is redacted; nil where nobody knows.
+	Err error
 }
 
 // DeadLetterInfo tells of a confirmed dead letter.
@@ -200,6 +206,18 @@ type BreakerInfo struct {
 	From, To string
 	// Open is for how long the breaker let nothing through, half-open included, when To is closed.
 	Open time.Duration
+	// Err is the failure with which it opened, when To is open: the last one that counted, or the probe's. Its text is
+	// redacted. nil if nobody has said why the call failed.
+	Err error
+	// Failures are the calls that had failed by the dependency's fault when a closed breaker opened, of the Requests that had
+	// ended within Window and say something of it; 0 for every other change.
+	Failures, Requests int
+	// MinRequests and FailureRatio are what opens it: so many Requests at least, of which this part are Failures. 0 for a
+	// breaker with a rule of its own (Trip), and for every other change.
+	MinRequests  int
+	FailureRatio float64
+	// Window is for how long a call counts. 0 for every other change.
+	Window time.Duration
 }
 
 // BreakerStates are the states of a circuit breaker.

@@ -23,8 +23,11 @@ func Error(err error) string {
 // Text is s as it may be kept and shown: valid UTF-8, what must not leave replaced by ***, at most MaxText bytes and cut
 // between runes.
 func Text(s string) string {
-	return Trim(Values(Secrets(strings.ToValidUTF8(Head(s), "\uFFFD"))), MaxText)
+	return Trim(Values(Secrets(valid(s))), MaxText)
 }
+
+// valid is as much of s as is looked at, as text.
+func valid(s string) string { return strings.ToValidUTF8(Head(s), "\uFFFD") }
 
 // Head is as much of a text as is looked at. It is cut at a space: a secret has none, so none is cut in two.
 func Head(s string) string {
@@ -64,10 +67,32 @@ func Trim(s string, n int) string {
 // Of is err with another text, which may be logged: what by says of it, or err itself if by is nil, as Text gives it.
 // What errors.Is and errors.As find stays the same. An error that Of gave is given back as it is, and nil is nil.
 func Of(err error, by func(error) string) error {
+	if err == nil {
+		return nil
+	}
+	s, done := err.(*shown) //nolint:errorlint // the outermost only: what wraps one says more
+	switch {
+	case done && (by == nil || !s.rules):
+		return err
+	case done && s.own != nil:
+		return As(s.err, Text(s.own(valid(said(s.err, by)))))
+	case done:
+		err = s.err
+	}
+	return As(err, Text(said(err, by)))
+}
+
+// Rules is Of by the built-in rules alone, for who does not know the RedactError of those that it tells: they give it to Of
+// with theirs, which looks at the error anew. own, if not nil, takes what is a record's out of the text, then as now.
+func Rules(err error, own func(text string) string) error {
 	if _, done := err.(*shown); done || err == nil { //nolint:errorlint // the outermost only: what wraps one says more
 		return err
 	}
-	return As(err, Text(said(err, by)))
+	s := valid(text(err))
+	if own != nil {
+		s = own(s)
+	}
+	return &shown{err: err, text: Text(s), rules: true, own: own}
 }
 
 // As is err with this text.
@@ -90,8 +115,10 @@ func said(err error, by func(error) string) (s string) {
 func Said(err error, by func(error) string) string { return said(err, by) }
 
 type shown struct {
-	err  error
-	text string
+	err   error
+	text  string
+	rules bool // nobody's RedactError has seen it
+	own   func(string) string
 }
 
 func (e *shown) Error() string { return e.text }

@@ -88,6 +88,26 @@ func TestOf_KeepsWhatAnErrorIs(t *testing.T) {
 	require.EqualError(t, redact.Of(err, func(error) string { panic("no") }), "*fmt.wrapError, of which RedactError panics")
 }
 
+func TestRules_LeaveTheLastWordToWhoeverHasARedactError(t *testing.T) {
+	t.Parallel()
+	err := fmt.Errorf("open password=hunter2: %w", fs.ErrNotExist)
+	got := redact.Rules(err, nil)
+	require.EqualError(t, got, "open password=*** file does not exist")
+	require.ErrorIs(t, got, fs.ErrNotExist)
+	require.Same(t, got, redact.Rules(got, nil))
+	require.Same(t, got, redact.Of(got, nil))
+	require.EqualError(t, redact.Of(got, func(err error) string { return "not there: " + err.Error()[:4] }), "not there: open")
+	done := redact.Of(err, func(error) string { return "not there" })
+	require.Same(t, done, redact.Rules(done, nil))
+	require.NoError(t, redact.Rules(nil, nil))
+
+	own := func(text string) string { return redact.Own(text, "key", []byte("acc-17")) }
+	got = redact.Rules(errors.New("no account acc-17"), own)
+	require.EqualError(t, got, "no account [key]")
+	require.EqualError(t, redact.Of(got, func(err error) string { return "as asked: " + err.Error() }), "as asked: no account [key]",
+		"whatever a RedactError says, what is the record's is not in it")
+}
+
 // FuzzText wants a short, valid text of anything, and the same one when it is asked again.
 func FuzzText(f *testing.F) {
 	f.Add(`ERROR: invalid input syntax for type uuid: "x" (SQLSTATE 22P02)`)
