@@ -40,6 +40,7 @@ func (rt *Route) Bury(ctx context.Context, r *record.Record, g Grave) (Answer, e
 	if r.Replay && rt.replays != nil {
 		return rt.replays.Bury(ctx, r, g)
 	}
+	rt.recall(r)
 	b := newBurial(r, g, rt.placed())
 	if err := rt.graves.add(b); err != nil {
 		return unseen, err

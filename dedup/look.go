@@ -22,6 +22,7 @@ func (rt *Route) Look(ctx context.Context, rs []*record.Record) ([]Answer, error
 	if rt.offsets != nil {
 		return rt.lookAtOffsets(ctx, rs)
 	}
+	rt.recall(rs...)
 	return rt.lookAtRows(ctx, rs)
 }
 

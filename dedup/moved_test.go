@@ -106,6 +106,31 @@ func TestMoved(t *testing.T) {
 		b.requireLedger(1)
 	})
 
+	// An earlier record held the offset, so that it comes again, to a build that can read it.
+	t.Run("SourceThatCanBeReadNowIsDeadWhereItDied", func(t *testing.T) {
+		t.Parallel()
+		b, dead := dies(t)
+		require.NoError(t, b.rt.Claimed(t.Context(), topicID, 0, 0))
+		r, behind := mended(newOwner(), dead, 0), rec(newOwner(), 2, "")
+		b.run([]*record.Record{r, behind}, unless(1, never))
+		var was *DeadError
+		require.ErrorAs(t, r.Err, &was)
+		require.Equal(t, "undecodable", was.Reason)
+		require.Equal(t, DeadOwn, b.bury(r, was.Reason))
+		call := mended(newOwner(), dead, 0)
+		answers, err := b.rt.Look(t.Context(), []*record.Record{call})
+		require.NoError(t, err)
+		require.Equal(t, []Answer{DeadOwn}, answers)
+		requireOutcomes(t, record.Effected, behind)
+
+		b.run([]*record.Record{mended(newOwner(), dead, 70)}, effect) // its letter is replayed
+		require.NoError(t, b.rt.Claimed(t.Context(), topicID, 0, 0))
+		last := mended(newOwner(), dead, 0)
+		b.run([]*record.Record{last}, never)
+		requireOutcomes(t, record.Duplicate, last)
+		b.requireLedger(2)
+	})
+
 	t.Run("ReplayThatFailsAgainLeavesItDeadAndTheNextOneEndsBothRows", func(t *testing.T) {
 		t.Parallel()
 		b, dead := dies(t)

@@ -27,6 +27,7 @@ type Route struct {
 	offsets  *offsetStore // of an offset store, nil otherwise
 	replays  *Route       // of an offset store: the inbox of its replays
 	parent   *Route       // of such an inbox: the offset store's route
+	died     deadPlaces   // of an inbox
 
 	mu      sync.Mutex
 	changed sync.Cond // the queue may have something for a writer
@@ -74,6 +75,7 @@ func (rt *Route) Run(ctx context.Context, rs []*record.Record, work Work) {
 		rt.replays.Run(ctx, rs, work)
 		return
 	}
+	rt.recall(rs...)
 	c := newCall(ctx, rs, work)
 	rt.enqueue(c)
 	soft := rs[0].Soft()

@@ -68,6 +68,7 @@ type partition struct {
 // Claimed tells the route that a claim of a partition starts at offset, that of its first record: it is the same at each
 // start as long as nothing is committed, also where the committed offset points into a gap. Call it once a claim, before
 // its first Run, and Released when the claim ends in order. An error is the database's; the claim may start all the same.
+// What it learns besides: at which places ahead a record has died.
 func (rt *Route) Claimed(ctx context.Context, topicID uuid.UUID, part int32, offset int64) error {
 	if rt.offsets != nil {
 		rt.offsets.begins(partition{topicID, part}, offset)
@@ -79,7 +80,10 @@ func (rt *Route) Claimed(ctx context.Context, topicID uuid.UUID, part int32, off
 		return fmt.Errorf("count the deaths of a claim: %w", err)
 	}
 	rt.suspects.note(partition{topicID, part}, offset, deaths)
-	return nil
+	if rt.placed() {
+		return nil
+	}
+	return rt.findDead(ctx, partition{topicID, part}, offset)
 }
 
 // Released tells the route that this process gives its claim of a partition up, alive. A claim that nobody releases
