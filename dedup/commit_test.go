@@ -110,6 +110,135 @@ func testCommit(t *testing.T) {
 		require.Equal(t, 1, b.counted(b.attempts, "permanent"))
 	})
 
+	// What they wrote never stood, so nobody is dead for having met it.
+	t.Run("RecordThatMetTheWritesOfOneWhoseCommitIsRefusedIsEffected", func(t *testing.T) {
+		t.Parallel()
+		statements := func(r *record.Record) []string {
+			switch r.Offset {
+			case 7:
+				return []string{"insert into late values (7)", "insert into uniq values (7)"}
+			case 8:
+				return []string{"insert into uniq values (7)"}
+			}
+			return nil
+		}
+		for name, work := range eachKind(statements) {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t, setup{route: RouteConfig{Writers: 1}})
+				b.exec("insert into late values (7)")
+				rs := recs(newOwner(), 20)
+				b.runWork(rs, work)
+				requireClass(t, fault.ClassPermanent, rs[7])
+				requireOutcomes(t, record.Effected, without(rs, 7)...)
+				b.requireLedger(19)
+			})
+		}
+	})
+
+	t.Run("RecordThatMetTheWritesOfOneThatThenFailsIsEffected", func(t *testing.T) {
+		t.Parallel()
+		statements := func() func(r *record.Record) []string {
+			runs := 0
+			return func(r *record.Record) []string {
+				switch r.Offset {
+				case 7:
+					if runs++; runs > 1 {
+						return []string{"insert into uniq values (7)", "select 1/0"}
+					}
+					return []string{"insert into uniq values (7)"}
+				case 8:
+					return []string{"insert into uniq values (7)"}
+				}
+				return nil
+			}
+		}
+		works := map[string]Work{"executed": eachKind(statements())["executed"], "grouped": eachKind(statements())["grouped"]}
+		looks := 0
+		works["queued"] = Queue(func(ctx context.Context, b *pgx.Batch, r *record.Record) error {
+			if r.Offset == 7 {
+				b.Queue("insert into uniq values (7) returning n").QueryRow(func(row pgx.Row) error {
+					if looks++; looks > 1 {
+						return fault.Permanent(errBoom)
+					}
+					return row.Scan(new(int))
+				})
+			}
+			if r.Offset == 8 {
+				b.Queue("insert into uniq values (7)")
+			}
+			return queueEffect(ctx, b, r)
+		})
+		for name, work := range works {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t, setup{route: RouteConfig{Writers: 1}})
+				rs := recs(newOwner(), 20)
+				b.runWork(rs, work)
+				require.True(t, charged(rs[7]), "%v", rs[7].Err)
+				requireOutcomes(t, record.Effected, without(rs, 7)...)
+				b.requireLedger(19)
+			})
+		}
+	})
+
+	t.Run("RecordThatSkipsForTheWritesOfOneThatThenFailsIsEffected", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, setup{route: RouteConfig{Writers: 1}})
+		runs := 0
+		rs := recs(newOwner(), 20)
+		b.run(rs, func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+			var n int
+			switch r.Offset {
+			case 7:
+				if runs++; runs > 1 {
+					return errors.Join(errBoom, effect(ctx, tx, r))
+				}
+				_, _ = tx.Exec(ctx, "insert into uniq values (7)")
+			case 8:
+				if err := tx.QueryRow(ctx, "select count(*) from uniq").Scan(&n); err != nil {
+					return err
+				}
+				if n > 0 {
+					return fault.Skip("is there")
+				}
+			}
+			return effect(ctx, tx, r)
+		})
+		requireErr(t, errBoom, rs[7])
+		requireOutcomes(t, record.Effected, without(rs, 7)...)
+		b.requireLedger(19)
+	})
+
+	t.Run("RecordThatMetTheWritesOfAGroupThatLostItsConnectionIsJudgedAgain", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, setup{route: RouteConfig{Writers: 1}})
+		runs := 0
+		rs := recs(newOwner(), 20)
+		b.run(rs, func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+			switch r.Offset {
+			case 7:
+				if runs++; runs > 2 { // the second time it ran again, for the one behind it
+					return errBoom
+				}
+				_, _ = tx.Exec(ctx, "insert into uniq values (7)")
+			case 8:
+				if _, err := tx.Exec(ctx, "insert into uniq values (7)"); err != nil {
+					return err
+				}
+			case 9:
+				if runs < 3 {
+					_, err := tx.Exec(ctx, "select pg_terminate_backend(pg_backend_pid())")
+					return err
+				}
+			}
+			return effect(ctx, tx, r)
+		})
+		requireErr(t, errBoom, rs[7])
+		requireOutcomes(t, record.Effected, without(rs, 7)...)
+		b.requireLedger(19)
+	})
+
 	t.Run("DeferredTriggerThatRaisesTheInboxsOwnCodeChargesItsCulpritAlone", func(t *testing.T) {
 		t.Parallel()
 		for name, work := range map[string]Work{"executed": Apply(effect), "queued": Queue(queueEffect), "grouped": Batch(batchEffect)} {
@@ -365,6 +494,45 @@ func testOpen(t *testing.T) {
 		requireOutcomes(t, record.Effected, rs...)
 		b.requireLedger(2000)
 	})
+}
+
+// eachKind are handlers of every kind, each of which does what statements says and its effect. The grouped one names who failed.
+func eachKind(statements func(*record.Record) []string) map[string]Work {
+	apply := func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+		for _, sql := range statements(r) {
+			if _, err := tx.Exec(ctx, sql); err != nil {
+				return err
+			}
+		}
+		return effect(ctx, tx, r)
+	}
+	return map[string]Work{
+		"executed": Apply(apply),
+		"queued": Queue(func(ctx context.Context, b *pgx.Batch, r *record.Record) error {
+			for _, sql := range statements(r) {
+				b.Queue(sql)
+			}
+			return queueEffect(ctx, b, r)
+		}),
+		"grouped": Batch(func(ctx context.Context, tx pgx.Tx, rs []*record.Record) error {
+			named := fault.Members{}
+			for i, r := range rs {
+				if err := inSavepoint(ctx, tx, func(inner pgx.Tx) error { return apply(ctx, inner, r) }); err != nil {
+					named[i] = err
+				}
+			}
+			return named
+		}),
+	}
+}
+
+// runUntilSettled is for records that do not fail by themselves.
+func (b *workbench) runUntilSettled(rs []*record.Record, work Work) {
+	b.t.Helper()
+	for until := time.Now().Add(60 * time.Second); !rs[0].Settled(); {
+		require.True(b.t, time.Now().Before(until), "%v", rs[0].Err)
+		b.runWork(rs, work)
+	}
 }
 
 // runUntilCharged is what the retry layer does with what costs nothing.

@@ -128,6 +128,7 @@ func (g *group) add(e *entry) {
 		return
 	}
 	g.solo, e.frail = e.solo, g.rt.frail.has(e)
+	e.stood, e.behind = false, false
 	e.c.move(e, taken)
 	g.entries = append(g.entries, e)
 }
@@ -164,7 +165,7 @@ func (f fronts) before(e *entry) bool {
 	return ok && at < e.r.Offset
 }
 
-// fail gives e its verdict, which stands whatever becomes of the transaction.
+// fail gives e its verdict, which stands whatever becomes of the transaction, unless it lies in that (reopen).
 func (g *group) fail(e *entry, err error) {
 	e.mode, e.err = failing, err
 	g.failed.add(e)

@@ -127,6 +127,9 @@ func (g *group) send() verdict {
 		t.reached(false)
 		g.arrived(t)
 		before := slices.Clone(g.line[:t.at])
+		for _, e := range before {
+			e.stood = true
+		}
 		if v := g.settleTrip(t, g.line[t.at]); v == cutOff {
 			return kept
 		} else if v != kept {
@@ -257,7 +260,7 @@ func (g *group) arrived(t *trip) {
 // passed is for those whose statements went through.
 func (g *group) passed(es []*entry) {
 	for _, e := range es {
-		e.mode = done
+		e.mode, e.stood = done, true
 		g.rt.in.attempted(g.rt, e, "")
 	}
 	g.done = append(g.done, es...)
@@ -275,11 +278,12 @@ func (g *group) followTrip(t *trip, e *entry) verdict {
 	case isConflict(t.err) && !t.called:
 		return g.collide(e)
 	case skip && t.called:
-		e.mode = skipping
+		e.mode, e.behind = skipping, t.at+len(g.done) > 0
 		g.charge(e, skipped)
 	case isCode(t.err, codeCancelled), errors.Is(t.a.Err(), errAttempt):
 		g.charge(e, cutOff)
 	default:
+		e.behind = t.at+len(g.done) > 0
 		g.charge(e, undone)
 	}
 	if g.conn.Conn().IsClosed() {
