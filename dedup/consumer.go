@@ -158,7 +158,9 @@ func (c *Consumer) transact(ctx context.Context, b *burial) (Answer, error) {
 		err = commit(ctx, conn.Conn())
 	}
 	if (err != nil || own) && !conn.Conn().IsClosed() {
-		_, _ = conn.Exec(context.WithoutCancel(ctx), "rollback")
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), acquireTimeout)
+		defer cancel()
+		_, _ = conn.Exec(ctx, "rollback")
 	}
 	switch {
 	case err != nil:

@@ -125,11 +125,11 @@ func (g *group) attemptAll(set []*entry) (verdict, error) {
 	}
 	g.w.begin(g, a, set...)
 	err := g.callAll(a, set[0].c.work.(Batch), rs)
+	left := a.scope.close() // under the attempt's clock: the server may have gone silent
 	if !g.w.end(a) {
 		return abandoned, nil
 	}
 	expired := errors.Is(a.Err(), errAttempt)
-	left := a.scope.close()
 	took := time.Since(start)
 	for _, e := range set {
 		e.r.End()

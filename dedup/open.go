@@ -260,13 +260,21 @@ func (g *group) queryBusy() ([]string, error) {
 	return g.rt.busy(ctx, array(g.w.cols.ids))
 }
 
+// rollBack ends a transaction that is not committed, also when ctx is over. A server that does not answer is not waited for:
+// pgx closes the connection.
+func rollBack(ctx context.Context, tx pgx.Tx) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), acquireTimeout)
+	defer cancel()
+	_ = tx.Rollback(ctx)
+}
+
 // busy gives those of ids, at most atMostBusy, that another transaction is inserting.
 func (rt *Route) busy(ctx context.Context, ids string) (busy []string, err error) {
 	tx, err := rt.in.pool.Begin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	defer rollBack(ctx, tx)
 	rows, err := tx.Query(ctx, busySQL, rt.consumer, ids, atMostBusy)
 	if err != nil {
 		return nil, fmt.Errorf("find busy ids: %w", err)

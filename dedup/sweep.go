@@ -65,7 +65,7 @@ func (s *sweeper) step(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	defer rollBack(ctx, tx)
 	page, last, ok, err := s.turn(ctx, tx)
 	if err != nil || !ok {
 		return false, err

@@ -103,7 +103,8 @@ func (s *scope) options(args []any) []any {
 // for the handler may have undone it.
 //
 // A statement that a goroutine of the handler still runs is cancelled; otherwise the context must live until what is
-// open is read to its end, for cancelling it would fail the transaction.
+// open is read to its end, for cancelling it would fail the transaction. The attempt's clock runs on meanwhile, and who
+// lets this last too long is as stuck as a handler that does not return.
 func (s *scope) close() error {
 	if !s.mu.TryLock() {
 		s.attempt.end(context.Canceled)

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/headrace/headrace/fault"
+	"github.com/headrace/headrace/internal/pgtest"
+	"github.com/headrace/headrace/migrations"
 	"github.com/headrace/headrace/record"
 )
 
@@ -129,6 +132,73 @@ func testHandlerTx(t *testing.T) {
 				b.requireLedger(40)
 			})
 		}
+	})
+
+	t.Run("OpenResultsOfAServerThatGoesSilentEndWithTheAttempt", func(t *testing.T) {
+		t.Parallel()
+		const many = "select generate_series(1, 1000000)"
+		for name, ctxOf := range map[string]func(context.Context) context.Context{
+			"TheAttemptsContext": func(ctx context.Context) context.Context { return ctx },
+			"OneOfItsOwn":        context.WithoutCancel,
+		} {
+			for kind, work := range map[string]func(Apply) Work{
+				"executed": func(f Apply) Work { return f },
+				"grouped": func(f Apply) Work {
+					return Batch(func(ctx context.Context, tx pgx.Tx, rs []*record.Record) error { return f(ctx, tx, rs[0]) })
+				},
+			} {
+				t.Run(name+" "+kind, func(t *testing.T) {
+					t.Parallel()
+					dsn := pgtest.DSN(t, migrations.Up, schema)
+					proxy := pgtest.NewProxy(t, dsn)
+					b := newBench(t, setup{
+						dsn: proxy.DSN(), look: dsn, cfg: Config{HardGrace: 100 * time.Millisecond},
+						route: RouteConfig{AttemptTimeout: time.Second, Writers: 1},
+					})
+					t.Cleanup(proxy.CutAll)
+					rs, silent := recs(newOwner(), 1), true
+					b.runWork(rs, work(func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
+						if !silent {
+							return effect(ctx, tx, r)
+						}
+						silent = false
+						rows, err := tx.Query(ctxOf(ctx), many) //nolint:sqlclosecheck // the case
+						if err == nil && rows.Next() {
+							proxy.Pause()
+						}
+						return err
+					}))
+					require.False(t, rs[0].Settled())
+					proxy.Resume()
+					b.runUntilSettled(rs, work(effect))
+					b.requireLedger(1)
+				})
+			}
+		}
+	})
+
+	t.Run("CopyThatAGoroutineLeftHangingIsAStuckHandler", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, setup{
+			cfg: Config{HardGrace: 100 * time.Millisecond}, route: RouteConfig{AttemptTimeout: 500 * time.Millisecond},
+		})
+		release, copying := make(chan struct{}), make(chan struct{})
+		defer close(release)
+		rs := recs(newOwner(), 5)
+		b.run(rs, unless(3, func(ctx context.Context, tx pgx.Tx, _ *record.Record) error {
+			go func() {
+				_, _ = tx.CopyFrom(context.WithoutCancel(ctx), pgx.Identifier{"eff"}, []string{"n"}, pgx.CopyFromFunc(func() ([]any, error) {
+					close(copying)
+					<-release
+					return nil, nil
+				}))
+			}()
+			<-copying
+			return nil
+		}))
+		requireErr(t, errDeadline, rs[3])
+		requireOutcomes(t, record.Effected, without(rs, 3)...)
+		b.requireLedger(4)
 	})
 
 	t.Run("EveryMethodWritesInTheTransaction", func(t *testing.T) {

@@ -225,11 +225,12 @@ func (g *group) attempt(e *entry) verdict {
 	e.r.BeginAt(start)
 	g.w.begin(g, a, e)
 	err := g.call(a, e)
+	left := a.scope.close() // under the attempt's clock: the server may have gone silent
 	if !g.w.end(a) {
 		return abandoned
 	}
 	e.r.End()
-	return g.conclude(e, a, err)
+	return g.conclude(e, a, err, left)
 }
 
 // call is the handler with what it may do to us: a panic is its record's failure.
@@ -248,10 +249,9 @@ func (g *group) call(a *attempt, e *entry) (err error) {
 	return fault.Usable(e.c.work.(Apply)(ctx, &a.root, e.r))
 }
 
-// conclude closes what the handler left open and looks at the connection.
-func (g *group) conclude(e *entry, a *attempt, err error) verdict {
+// conclude looks at the connection, after what the handler left open was closed.
+func (g *group) conclude(e *entry, a *attempt, err, left error) verdict {
 	expired := errors.Is(a.Err(), errAttempt)
-	left := a.scope.close()
 	e.took = time.Since(e.since)
 	g.since++
 	f := g.look(e, a, err, left)
