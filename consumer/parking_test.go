@@ -201,9 +201,11 @@ func TestPark_Full(t *testing.T) {
 	b.produce(of(item{"late", "needs partner"}))
 	i := <-held
 	require.Equal(t, "parking", i.Dependency)
+	require.ErrorIs(t, i.Err, parking.ErrFull)
 	b.eventually("readiness says so", func() bool {
 		code, why := r.ask("/readyz")
-		return code == 503 && strings.Contains(why, `route "post" holds: its parking is full`)
+		return code == 503 && strings.Contains(why, `route "post" holds: its parking is full`) &&
+			strings.Contains(why, "; hint: ")
 	})
 	require.NoError(t, r.c.Live())
 	b.produce(items("well", 3)...)

@@ -28,9 +28,13 @@ var groupProblem = tp{"", -1}
 type problem struct {
 	kind string
 	err  error
+	help string // what to do about it, where the kind does not say it
 }
 
 func (p problem) hint() string {
+	if p.help != "" {
+		return p.help
+	}
 	switch p.kind {
 	case record.ReportOffsetOutOfRange:
 		return "the committed offset is not in the log any more, or not yet; the partition is held until the group's offset is set by hand"
@@ -52,6 +56,7 @@ func (p problem) lasts() bool {
 // standing is a problem that was not solved yet.
 type standing struct {
 	problem
+	since time.Time
 	wait  time.Duration
 	until time.Time // held; after it a probe runs
 }
@@ -74,7 +79,8 @@ func (ps *problems) add(at tp, p problem) bool {
 		return false // what comes after it says nothing new
 	}
 	if st == nil || st.kind != p.kind {
-		ps.at[at] = &standing{problem: p, wait: firstProbe, until: time.Now().Add(firstProbe)}
+		now := time.Now()
+		ps.at[at] = &standing{problem: p, since: now, wait: firstProbe, until: now.Add(firstProbe)}
 		return true
 	}
 	// Errors of the same fetch round come in numbers: only one that a probe got makes the wait longer.
@@ -140,15 +146,13 @@ func (ps *problems) settle() {
 func (ps *problems) err() error {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	var errs []error
+	var errs []*ProblemError
 	for at, st := range ps.at {
-		if at == groupProblem {
-			errs = append(errs, fmt.Errorf("%s: %w", st.kind, st.err))
-		} else {
-			errs = append(errs, fmt.Errorf("%s/%d: %s: %w", at.topic, at.partition, st.kind, st.err))
-		}
+		errs = append(errs, &ProblemError{
+			Kind: st.kind, Topic: at.topic, Partition: at.partition, Since: st.since, Err: st.err, Help: st.hint(),
+		})
 	}
-	return errors.Join(errs...)
+	return JoinProblems(errs)
 }
 
 func errRecreated(was, is uuid.UUID) error {
@@ -209,10 +213,11 @@ func (g groupErrors) OnGroupManageError(err error) {
 			s.cfg.Group, s.cfg.InstanceID, err))
 		return
 	}
-	if s.problems.add(groupProblem, problem{kind: record.ReportGroupError, err: err}) {
+	p := problem{kind: record.ReportGroupError, err: err, help: s.cfg.groupHint(err)}
+	if s.problems.add(groupProblem, p) {
 		s.report(record.Report{
 			Kind: record.ReportGroupError, Partition: -1, Offset: -1, Err: fmt.Errorf("consumer group %q: %w", s.cfg.Group, err),
-			Hint: s.cfg.groupHint(err),
+			Hint: p.hint(),
 		})
 	}
 }

@@ -394,6 +394,10 @@ func refusedTopic(w *world) {
 	wait(2 * time.Minute)
 	require.ErrorIs(w.t, s.Ready(), kerr.TopicAuthorizationFailed)
 	require.Len(w.t, told.of("partition_error"), 1, "reported once")
+	var p *kafka.ProblemError
+	require.ErrorAs(w.t, s.Ready(), &p)
+	require.Equal(w.t, told.of("partition_error")[0].Hint, p.Hint())
+	require.Greater(w.t, time.Since(p.Since), time.Minute, "and not since it was last tried")
 	require.Less(w.t, f.Hits(), 30, "backs off")
 	f.Remove()
 	wait(time.Minute)
@@ -412,6 +416,10 @@ func refusedGroup(w *world) {
 	wait(2 * time.Minute)
 	require.ErrorIs(w.t, s.Ready(), kerr.GroupAuthorizationFailed)
 	require.Len(w.t, told.of("group_error"), 1)
+	var p *kafka.ProblemError
+	require.ErrorAs(w.t, s.Ready(), &p)
+	require.Equal(w.t, told.of("group_error")[0].Hint, p.Hint())
+	require.Empty(w.t, p.Place())
 	require.Less(w.t, f.Hits(), 120, "at most one join a second")
 	f.Remove()
 	wait(time.Minute)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headrace/headrace/consumer"
 	"github.com/headrace/headrace/internal/health"
+	"github.com/headrace/headrace/internal/redact"
 	"github.com/headrace/headrace/outbox"
 	"github.com/headrace/headrace/record"
 )
@@ -88,5 +89,9 @@ func (f *outboxRunFlags) run(ctx context.Context, s streams) (err error) {
 func probes(f *outbox.Forwarder, metrics prometheus.Collector) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(metrics)
-	return health.Probes{Live: f.Live, Ready: f.Ready, Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{})}.Handler()
+	return health.Probes{
+		Live:    func() error { return redact.Of(f.Live(), nil) },
+		Ready:   func() error { return redact.Of(f.Ready(), nil) },
+		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
+	}.Handler()
 }

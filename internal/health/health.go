@@ -2,19 +2,16 @@
 package health
 
 import (
+	"fmt"
 	"net/http"
-
-	"github.com/headrace/headrace/internal/redact"
+	"strings"
 )
 
 // Probes are what is asked.
 type Probes struct {
 	// Live is nil while the process should go on, Ready while it does its work. Both answer at once, and from any goroutine.
+	// The text of their errors is shown: what it must not tell is not in it.
 	Live, Ready func() error
-	// Redact gives the text of an error that is shown.
-	//
-	// Defaults to nil: the error's own, without secrets.
-	Redact func(error) string
 	// Metrics serves /metrics.
 	Metrics http.Handler
 }
@@ -22,18 +19,30 @@ type Probes struct {
 // Handler serves /livez, /readyz and /metrics: 200 with "ok", or 503 with the reason, a line each.
 func (p Probes) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", p.probe(p.Live))
-	mux.HandleFunc("GET /readyz", p.probe(p.Ready))
+	mux.HandleFunc("GET /livez", probe(p.Live))
+	mux.HandleFunc("GET /readyz", probe(p.Ready))
 	mux.Handle("GET /metrics", p.Metrics)
 	return mux
 }
 
-func (p Probes) probe(check func() error) http.HandlerFunc {
+func probe(check func() error) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if err := check(); err != nil {
-			http.Error(w, redact.Of(err, p.Redact).Error(), http.StatusServiceUnavailable)
+			http.Error(w, lines(err.Error(), mostLines), http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = w.Write([]byte("ok\n")) // the prober went away: nobody to tell
 	}
+}
+
+// mostLines bounds an answer: whoever probes reads a few KiB of it.
+const mostLines = 50
+
+// lines are the first n of a text's, and how many there are more.
+func lines(text string, n int) string {
+	all := strings.Split(text, "\n")
+	if len(all) <= n {
+		return text
+	}
+	return strings.Join(all[:n], "\n") + fmt.Sprintf("\nand %d more", len(all)-n)
 }

@@ -2,8 +2,10 @@ package health_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,7 +15,7 @@ import (
 
 func TestProbes(t *testing.T) {
 	t.Parallel()
-	why := errors.Join(errors.New("the database is away: password=hunter2"), errors.New("so are the brokers"))
+	why := errors.Join(errors.New("the database is away"), errors.New("so are the brokers"))
 	served := health.Probes{
 		Live: func() error { return nil }, Ready: func() error { return why },
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("up 1\n")) }),
@@ -28,16 +30,24 @@ func TestProbes(t *testing.T) {
 	require.Equal(t, "ok\n", text)
 	code, text = ask(http.MethodGet, "/readyz")
 	require.Equal(t, http.StatusServiceUnavailable, code)
-	require.Contains(t, text, "the database is away: ")
-	require.Contains(t, text, "\nso are the brokers\n")
-	require.NotContains(t, text, "hunter2")
+	require.Equal(t, "the database is away\nso are the brokers\n", text)
 	code, text = ask(http.MethodGet, "/metrics")
 	require.Equal(t, http.StatusOK, code)
 	require.Equal(t, "up 1\n", text)
 	code, _ = ask(http.MethodPost, "/livez")
 	require.Equal(t, http.StatusMethodNotAllowed, code)
+}
 
-	served.Redact = func(error) string { return "something" }
-	_, text = ask(http.MethodGet, "/readyz")
-	require.Equal(t, "something\n", text)
+func TestProbes_AnswerIsShortHoweverMuchIsWrong(t *testing.T) {
+	t.Parallel()
+	var errs []error
+	for i := range 500 {
+		errs = append(errs, fmt.Errorf("orders/%d is held", i))
+	}
+	served := health.Probes{Live: func() error { return errors.Join(errs...) }, Metrics: http.NotFoundHandler()}
+	w := httptest.NewRecorder()
+	served.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/livez", http.NoBody))
+	got := strings.Split(strings.TrimSpace(w.Body.String()), "\n")
+	require.Len(t, got, 51)
+	require.Equal(t, "and 450 more", got[50])
 }

@@ -221,6 +221,10 @@ func TestOffsetOutOfRangeIsHeldAndNoStormOfJoins(t *testing.T) {
 	require.Equal(t, []string{record.ReportOffsetOutOfRange}, w.kinds(), "once")
 	require.EqualValues(t, 999, w.reports[0].Offset)
 	require.ErrorContains(t, s.Ready(), "committed offset 999 is outside the log, which holds 0 to 5")
+	var p *kafka.ProblemError
+	require.ErrorAs(t, s.Ready(), &p)
+	require.Equal(t, w.reports[0].Hint, p.Hint())
+	require.Greater(t, time.Since(p.Since), 2*time.Second, "and not since Sarama told of it last")
 	require.NoError(t, s.Live())
 	require.EqualValues(t, 999, w.committed()[0], "nobody resets it")
 	require.NoError(t, s.Close())

@@ -2,7 +2,6 @@ package stock
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -26,7 +25,8 @@ type place struct {
 type problem struct {
 	kind string
 	err  error
-	last time.Time
+	// since is when it began, last when it was told of.
+	since, last time.Time
 }
 
 func (p problem) hint() string {
@@ -56,9 +56,13 @@ func (ps *problems) add(at place, p problem) bool {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	was := ps.at[at]
+	fresh := was == nil || was.kind != p.kind
 	p.last = time.Now()
+	if p.since = p.last; !fresh {
+		p.since = was.since
+	}
 	ps.at[at] = &p
-	return was == nil || was.kind != p.kind
+	return fresh
 }
 
 // solve ends those of a topic.
@@ -99,17 +103,16 @@ func (ps *problems) kind(topic string, partition int32) string {
 func (ps *problems) err() error {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	var errs []error
+	var errs []*kafka.ProblemError
 	for at, p := range ps.at {
-		switch {
-		case p.kind == record.ReportCommitFailed:
-		case at.partition < 0:
-			errs = append(errs, fmt.Errorf("%s: %s: %w", at.topic, p.kind, p.err))
-		default:
-			errs = append(errs, fmt.Errorf("%s/%d: %s: %w", at.topic, at.partition, p.kind, p.err))
+		if p.kind == record.ReportCommitFailed {
+			continue
 		}
+		errs = append(errs, &kafka.ProblemError{
+			Kind: p.kind, Topic: at.topic, Partition: at.partition, Since: p.since, Err: p.err, Help: p.hint(),
+		})
 	}
-	return errors.Join(errs...)
+	return kafka.JoinProblems(errs)
 }
 
 // trouble notes a problem and reports it if it is new.
