@@ -125,7 +125,7 @@ func testCommit(t *testing.T) {
 		for name, work := range eachKind(statements) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				b := newBench(t, setup{route: RouteConfig{Writers: 1}})
+				b := newBench(t, setup{cfg: Config{MaxBatchTime: time.Hour}, route: RouteConfig{Writers: 1}})
 				b.exec("insert into late values (7)")
 				rs := recs(newOwner(), 20)
 				b.runWork(rs, work)
@@ -172,7 +172,7 @@ func testCommit(t *testing.T) {
 		for name, work := range works {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				b := newBench(t, setup{route: RouteConfig{Writers: 1}})
+				b := newBench(t, setup{cfg: Config{MaxBatchTime: time.Hour}, route: RouteConfig{Writers: 1}})
 				rs := recs(newOwner(), 20)
 				b.runWork(rs, work)
 				require.True(t, charged(rs[7]), "%v", rs[7].Err)
@@ -184,7 +184,7 @@ func testCommit(t *testing.T) {
 
 	t.Run("RecordThatSkipsForTheWritesOfOneThatThenFailsIsEffected", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t, setup{route: RouteConfig{Writers: 1}})
+		b := newBench(t, setup{cfg: Config{MaxBatchTime: time.Hour}, route: RouteConfig{Writers: 1}})
 		runs := 0
 		rs := recs(newOwner(), 20)
 		b.run(rs, func(ctx context.Context, tx pgx.Tx, r *record.Record) error {
@@ -212,7 +212,7 @@ func testCommit(t *testing.T) {
 
 	t.Run("RecordThatMetTheWritesOfAGroupThatLostItsConnectionIsJudgedAgain", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t, setup{route: RouteConfig{Writers: 1}})
+		b := newBench(t, setup{cfg: Config{MaxBatchTime: time.Hour}, route: RouteConfig{Writers: 1}})
 		runs := 0
 		rs := recs(newOwner(), 20)
 		b.run(rs, func(ctx context.Context, tx pgx.Tx, r *record.Record) error {

@@ -281,7 +281,7 @@ func testHandlerTx(t *testing.T) {
 			for name, fail := range failedAfterEnd {
 				t.Run(name+" after "+sql, func(t *testing.T) {
 					t.Parallel()
-					b := newBench(t, setup{route: RouteConfig{Writers: 1}})
+					b := newBench(t, setup{cfg: Config{MaxBatchTime: time.Hour}, route: RouteConfig{Writers: 1}})
 					ctx, cancel := context.WithCancelCause(context.Background())
 					defer cancel(nil)
 					rs := recs(newOwner(), 40)
@@ -304,7 +304,7 @@ func testHandlerTx(t *testing.T) {
 		for name, fail := range failedAfterEnd {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				b := newBench(t, setup{route: RouteConfig{Writers: 1}})
+				b := newBench(t, setup{cfg: Config{MaxBatchTime: time.Hour}, route: RouteConfig{Writers: 1}})
 				rs := recs(newOwner(), 40)
 				b.run(rs, unless(20, func(ctx context.Context, tx pgx.Tx, _ *record.Record) error {
 					rows, err := tx.Query(ctx, "select 1")
