@@ -40,8 +40,6 @@ type entry struct {
 	first   *entry        // of its group, whose copy it is
 	frail   bool          // it is likely to fail, and runs behind those that are not
 	charged bool          // its handler, or what that queued, failed in this group
-	stood   bool          // its writes stood in the group's transaction, if not for good
-	behind  bool          // its verdict was reached behind the writes of others
 	img     *image        // of an offset store: its partition's, once that is acquired
 	// attempt is that of a handler which has queued, and from, to are its statements in the writer's pipeline.
 	attempt  *attempt

@@ -23,7 +23,6 @@ var commitSQL = strings.Join(commitTexts[:], "; ")
 
 // commit makes what is done durable, and gives the outcomes.
 func (g *group) commit() {
-	g.reopen(willStand)
 	if !g.worthCommitting() || g.gone.Load() {
 		return
 	}

@@ -32,8 +32,7 @@
 //
 // What one record does is never another's fault: one that fails is undone to the last savepoint (there is one every 16
 // records), what ran since runs again without it, and its row is taken back before COMMIT. So a handler may run more
-// than once before its effects stand once. A verdict that may lie in the writes of others stands only with these (reopen.go).
-// The verdict table is in verdict.go.
+// than once before its effects stand once. The verdict table is in verdict.go.
 //
 // Invariants:
 //

@@ -128,7 +128,6 @@ func (g *group) add(e *entry) {
 		return
 	}
 	g.solo, e.frail = e.solo, g.rt.frail.has(e)
-	e.stood, e.behind = false, false
 	e.c.move(e, taken)
 	g.entries = append(g.entries, e)
 }
@@ -165,7 +164,7 @@ func (f fronts) before(e *entry) bool {
 	return ok && at < e.r.Offset
 }
 
-// fail gives e its verdict, which stands whatever becomes of the transaction, unless it lies in that (reopen).
+// fail gives e its verdict, which stands whatever becomes of the transaction.
 func (g *group) fail(e *entry, err error) {
 	e.mode, e.err = failing, err
 	g.failed.add(e)

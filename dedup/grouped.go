@@ -63,7 +63,7 @@ func (g *group) solve(set []*entry) verdict {
 		case named != nil:
 			g.leaveOut(set, named)
 		case len(set) == 1:
-			set[0].cause, set[0].behind = err, g.behindOthers(set[0])
+			set[0].cause = err
 			g.charge(set[0], undone)
 		case g.ofAll(set, err):
 		case set[0].frail:
@@ -206,7 +206,7 @@ func (g *group) followAll(set []*entry, v verdict, err error) verdict {
 		return kept
 	case skipped:
 		for _, e := range set {
-			e.mode, e.cause, e.behind = skipping, err, g.behindOthers(set...)
+			e.mode, e.cause = skipping, err
 			g.charge(e, skipped)
 		}
 		return g.undoAll(set, kept)
@@ -286,14 +286,11 @@ func membersOf(set []*entry, err error) (fault.Members, error) {
 	return named, err
 }
 
-// leaveOut gives those that are named their verdicts. What the others wrote stood in that call.
+// leaveOut gives those that are named their verdicts.
 func (g *group) leaveOut(set []*entry, named fault.Members) {
-	for i, e := range set {
-		e.stood = e.stood || named[i] == nil
-	}
 	for _, i := range named.Failed() {
 		e := set[i]
-		e.cause, e.behind = named[i], g.behindOthers(set...)
+		e.cause = named[i]
 		if _, skip := fault.AsSkip(e.cause); skip {
 			e.mode = skipping
 			g.charge(e, skipped)

@@ -127,9 +127,6 @@ func (g *group) send() verdict {
 		t.reached(false)
 		g.arrived(t)
 		before := slices.Clone(g.line[:t.at])
-		for _, e := range before {
-			e.stood = true
-		}
 		if v := g.settleTrip(t, g.line[t.at]); v == cutOff {
 			return kept
 		} else if v != kept {
@@ -260,7 +257,7 @@ func (g *group) arrived(t *trip) {
 // passed is for those whose statements went through.
 func (g *group) passed(es []*entry) {
 	for _, e := range es {
-		e.mode, e.stood = done, true
+		e.mode = done
 		g.rt.in.attempted(g.rt, e, "")
 	}
 	g.done = append(g.done, es...)
@@ -278,12 +275,11 @@ func (g *group) followTrip(t *trip, e *entry) verdict {
 	case isConflict(t.err) && !t.called:
 		return g.collide(e)
 	case skip && t.called:
-		e.mode, e.behind = skipping, t.at+len(g.done) > 0
+		e.mode = skipping
 		g.charge(e, skipped)
 	case isCode(t.err, codeCancelled), errors.Is(t.a.Err(), errAttempt):
 		g.charge(e, cutOff)
 	default:
-		e.behind = t.at+len(g.done) > 0
 		g.charge(e, undone)
 	}
 	if g.conn.Conn().IsClosed() {

@@ -177,7 +177,6 @@ func (rt *Route) form(w *writer) *group {
 //
 // Outcomes first and without the lock: settling calls the records' owners.
 func (rt *Route) finish(g *group) {
-	g.reopen(isDurable)
 	g.answerTwins()
 	for _, e := range g.entries {
 		rt.withhold(e)

@@ -86,7 +86,7 @@ func (g *group) advance() bool {
 func (g *group) follow(e *entry, v verdict) verdict {
 	switch v {
 	case kept:
-		e.mode, e.stood = done, true
+		e.mode = done
 		g.done = append(g.done, e)
 		return g.witness(e)
 	case skipped:
@@ -259,7 +259,6 @@ func (g *group) conclude(e *entry, a *attempt, err, left error) verdict {
 	e.touched, e.raw, e.cause, e.deferred = f.sql, a.scope.raw, f.err, a.scope.deferred
 	v := g.doubt(g.verify(judge(f), a), a.scope.doubtOf(f.err), e.anew, e)
 	g.charge(e, v)
-	e.behind = (v == undone || v == skipped) && g.behindOthers(e)
 	a.end(context.Canceled) // whatever it started is over
 	return v
 }
