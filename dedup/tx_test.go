@@ -162,7 +162,7 @@ func testHandlerTx(t *testing.T) {
 							return effect(ctx, tx, r)
 						}
 						silent = false
-						rows, err := tx.Query(ctxOf(ctx), many) //nolint:sqlclosecheck // the case
+						rows, err := tx.Query(ctxOf(ctx), many)
 						if err == nil && rows.Next() {
 							proxy.Pause()
 						}
