@@ -64,6 +64,7 @@ func TestHold(t *testing.T) {
 			return nil
 		}, rec(0, "k"))
 		require.Equal(t, record.Effected, c.outcome(0))
+		synctest.Wait() // the record is settled before its hold is over
 		require.Len(t, holds.get(), 2, "one that begins, and ends")
 		require.True(t, holds.get()[1].Done)
 		require.GreaterOrEqual(t, holds.get()[1].Took, time.Minute)

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/headrace/headrace/internal/backoff"
 )
@@ -72,7 +73,7 @@ func Topic(t testing.TB, brokers []string, partitions int, configs ...string) st
 	return name
 }
 
-// CreateTopic creates a topic of this name, with the cluster's default replication.
+// CreateTopic creates a topic of this name, with the cluster's default replication. When it returns each broker knows it.
 func CreateTopic(t testing.TB, brokers []string, name string, partitions int, configs ...string) {
 	t.Helper()
 	require.Zero(t, len(configs)%2, "configs are pairs of name and value")
@@ -82,8 +83,37 @@ func CreateTopic(t testing.TB, brokers []string, name string, partitions int, co
 	}
 	ctx, cancel := deadline(t)
 	defer cancel()
-	_, err := Admin(t, brokers).CreateTopic(ctx, int32(partitions), -1, settings, name)
+	client := Client(t, brokers)
+	admin := kadm.NewClient(client)
+	_, err := admin.CreateTopic(ctx, int32(partitions), -1, settings, name)
 	require.NoError(t, err)
+	live, err := admin.ListBrokers(ctx)
+	require.NoError(t, err)
+	for _, id := range live.NodeIDs() {
+		for !knows(ctx, client.Broker(int(id)), name) {
+			require.True(t, backoff.Wait(ctx, 10*time.Millisecond), "broker %d does not know topic %s", id, name)
+		}
+	}
+}
+
+// knows says whether a broker has heard of a topic and its leaders: who created it is answered before. One that cannot be asked
+// is not waited for.
+func knows(ctx context.Context, broker *kgo.Broker, topic string) bool {
+	req := kmsg.NewPtrMetadataRequest()
+	asked := kmsg.NewMetadataRequestTopic()
+	asked.Topic = &topic
+	req.Topics = append(req.Topics, asked)
+	resp, err := req.RequestWith(ctx, broker)
+	if err != nil {
+		return ctx.Err() == nil
+	}
+	for _, t := range resp.Topics {
+		unled := slices.ContainsFunc(t.Partitions, func(p kmsg.MetadataResponseTopicPartition) bool { return p.ErrorCode != 0 })
+		if t.ErrorCode != 0 || unled {
+			return false
+		}
+	}
+	return true
 }
 
 // Produce writes the records, acknowledged by all in-sync replicas. A record goes to its Partition when the key is nil,
