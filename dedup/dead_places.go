@@ -22,11 +22,11 @@ import (
 type deadPlaces struct {
 	any atomic.Bool // there are some: the usual answer is one load
 	mu  sync.Mutex
-	of  map[partition]map[uuid.UUID]struct{}
+	of  map[partition]map[uuid.UUID]int64 // and the hash of the value that was there: a log may have been cut
 }
 
 // Place keys rise with the offset, so it is a range of the index, with what the claim before has left there.
-const deadPlacesSQL = `select message_id::text from headrace.inbox
+const deadPlacesSQL = `select message_id::text, value_hash from headrace.inbox
 where consumer_id = $1::int and message_id between $2::text::uuid and $3::text::uuid and state = 2`
 
 // findDead asks for a claim that starts at offset.
@@ -37,10 +37,11 @@ func (rt *Route) findDead(ctx context.Context, at partition, offset int64) error
 	if err != nil {
 		return fmt.Errorf("find the dead of a claim: %w", err)
 	}
-	keys := map[uuid.UUID]struct{}{}
+	keys := map[uuid.UUID]int64{}
 	var key string
-	_, err = pgx.ForEachRow(rows, []any{&key}, func() error {
-		keys[uuid.MustParse(key)] = struct{}{}
+	var hash int64
+	_, err = pgx.ForEachRow(rows, []any{&key, &hash}, func() error {
+		keys[uuid.MustParse(key)] = hash
 		return nil
 	})
 	if err != nil {
@@ -50,13 +51,13 @@ func (rt *Route) findDead(ctx context.Context, at partition, offset int64) error
 	return nil
 }
 
-func (d *deadPlaces) put(at partition, keys map[uuid.UUID]struct{}) {
+func (d *deadPlaces) put(at partition, keys map[uuid.UUID]int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.of, at)
 	if len(keys) > 0 {
 		if d.of == nil {
-			d.of = map[partition]map[uuid.UUID]struct{}{}
+			d.of = map[partition]map[uuid.UUID]int64{}
 		}
 		d.of[at] = keys
 	}
@@ -71,7 +72,8 @@ func (rt *Route) recall(rs ...*record.Record) {
 	rt.died.mu.Lock()
 	defer rt.died.mu.Unlock()
 	for _, r := range rs {
-		if _, died := rt.died.of[partition{r.TopicID, r.Partition}][r.Identity.Place]; died && !r.Replay {
+		hash, died := rt.died.of[partition{r.TopicID, r.Partition}][r.Identity.Place]
+		if died && hash == r.Identity.ValueHash && !r.Replay {
 			r.Identity.Key = r.Identity.Place
 		}
 	}

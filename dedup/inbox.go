@@ -186,7 +186,8 @@ func (in *Inbox) consumer(ctx context.Context, cfg RouteConfig) (id int32, err e
 }
 
 // Close ends the routes and waits for what runs: call it when no Run or Bury is going on. A record that is still in line
-// is not run. A goroutine that was reported as stuck is not waited for, and a server that does not answer for 2 s only.
+// is not run. A goroutine that was reported as stuck is not waited for, and a server that does not answer for some seconds
+// only: one statement, its cancel request, and 2 s for its connections.
 func (in *Inbox) Close() {
 	in.stop()
 	in.mu.Lock()

@@ -131,6 +131,16 @@ func TestMoved(t *testing.T) {
 		b.requireLedger(2)
 	})
 
+	t.Run("AnotherRecordAtThatPlaceIsNotDead", func(t *testing.T) {
+		t.Parallel()
+		b, dead := dies(t)
+		require.NoError(t, b.rt.Claimed(t.Context(), topicID, 0, 0))
+		r := mended(newOwner(), dead, 0) // the log was cut, and grew again
+		r.Identity.ValueHash++
+		b.run([]*record.Record{r}, effect)
+		requireOutcomes(t, record.Effected, r)
+	})
+
 	t.Run("ReplayThatFailsAgainLeavesItDeadAndTheNextOneEndsBothRows", func(t *testing.T) {
 		t.Parallel()
 		b, dead := dies(t)

@@ -83,6 +83,20 @@ func TestOffsetsCut(t *testing.T) {
 		requireCut(t, rs...)
 	})
 
+	t.Run("PartitionThatWasCutTakesNoOtherOfItsGroupWithIt", func(t *testing.T) {
+		t.Parallel()
+		_, next := before(t)
+		rs := written(newOwner(), 120, 120, 1)
+		for n := range 5 {
+			rs = append(rs, on(1, n))
+		}
+		next.run(rs, effect)
+		requireCut(t, rs[0])
+		requireOutcomes(t, record.Effected, rs[1:]...)
+		require.Zero(t, next.counted(next.groups, "rolled_back"))
+		require.Equal(t, 55, query[int](next, "select count(*) from eff"))
+	})
+
 	t.Run("GraveIsNotTheNewRecords", func(t *testing.T) {
 		t.Parallel()
 		b, next := before(t)

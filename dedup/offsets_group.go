@@ -3,6 +3,7 @@ package dedup
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -65,6 +66,7 @@ func (g *group) openOffsets() bool {
 		}
 		e.img = l.img
 		if e.answer, e.ask, err = g.rt.offsets.answer(l.img, e.r); err != nil {
+			g.leases = slices.DeleteFunc(g.leases, func(x lease) bool { return x == l }) // it marks nothing, and the others do
 			g.failPartition(e.r, err)
 			continue
 		}

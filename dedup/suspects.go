@@ -23,8 +23,8 @@ const (
 	killerDeaths = 3
 	// suspectBatches is how many of the largest groups may have been in flight when a process died.
 	suspectBatches = 20
-	// leaveTimeout bounds what is told at the very end.
-	leaveTimeout = time.Second
+	// sayTimeout bounds one word of a process that lives: Close waits for it.
+	sayTimeout = time.Second
 	// vouchEvery is how often a process looks whether it was taken for dead.
 	vouchEvery = 10 * time.Second
 	// markGrace is how long a mark may outlive its record's last possible moment while its process is alive.
@@ -184,21 +184,26 @@ func (s *suspects) unmark(r *record.Record) {
 }
 
 // vouch is for as long as the inbox is open. Between its looks there is nothing to be told: whoever took a claim over runs
-// its records one at a time at worst.
+// its records one at a time at worst. A server that did not answer the last time is not asked at the end: Close waits.
 func (in *Inbox) vouch() {
 	defer in.left()
+	answers := true
 	for backoff.Wait(in.ctx, in.cfg.vouchEvery/2+rand.N(in.cfg.vouchEvery)) {
-		in.say(in.ctx, aliveSQL)
+		answers = in.say(in.ctx, aliveSQL) || in.ctx.Err() != nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(in.ctx), leaveTimeout)
-	defer cancel()
-	in.say(ctx, leaveSQL)
+	if answers {
+		in.say(context.WithoutCancel(in.ctx), leaveSQL)
+	}
 }
 
 // say tells the database that this process lives. Should that be away, it is told the next time, or what is suspect stays
 // so: that is slow, not wrong.
-func (in *Inbox) say(ctx context.Context, sql string) {
-	if _, err := in.pool.Exec(ctx, sql, in.id.String()); err != nil && in.ctx.Err() == nil {
+func (in *Inbox) say(ctx context.Context, sql string) (said bool) {
+	ctx, cancel := context.WithTimeout(ctx, sayTimeout)
+	defer cancel()
+	_, err := in.pool.Exec(ctx, sql, in.id.String())
+	if err != nil && in.ctx.Err() == nil {
 		in.cfg.Logger.DebugContext(ctx, "not told that this process lives", "error", err)
 	}
+	return err == nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/google/uuid"
@@ -75,6 +76,7 @@ func (s *Source) lastCommit(ctx context.Context, marks map[*owned]claim.Mark) {
 		return
 	}
 	defer s.commits.unlock()
+	maps.DeleteFunc(marks, func(o *owned, m claim.Mark) bool { return m == o.sent }) // nothing is to be asked for these
 	for {
 		err := s.commit(ctx, marks)
 		if err == nil {

@@ -20,7 +20,8 @@ const (
 	heardWithin = 30 * time.Second
 	// askEvery is between two questions to the brokers, and how long each may take.
 	askEvery = 5 * time.Second
-	// hungAfter is far longer than a turn lasts, whose waits are all bounded: two minutes if the database takes its time.
+	// hungAfter is far longer than a turn lasts, whose waits are all bounded: two minutes if the database takes its time. On
+	// top comes what a turn waits for by its configuration.
 	hungAfter = 5 * time.Minute
 )
 
@@ -30,7 +31,7 @@ func (f *Forwarder) Live() error {
 	if !f.running.Load() || f.stopping.Load() {
 		return nil
 	}
-	if err := f.round.silent("the forwarder has", hungAfter); err != nil {
+	if err := f.round.silent("the forwarder has", hungAfter+max(f.cfg.PollInterval, f.cfg.Lease)); err != nil {
 		return fmt.Errorf("%w: it hangs, and nobody sends as long as it keeps others from it; restart it", err)
 	}
 	return nil

@@ -17,6 +17,8 @@ const (
 	fewRows = 32
 	// patience is how long an answer may take before the topics that have theirs go on without the others.
 	patience = time.Second
+	// coldPatience is how much longer that may be for a client that has had none yet.
+	coldPatience = 5 * time.Second
 )
 
 // turn sends once, and waits if there is nothing to send.
@@ -75,7 +77,7 @@ func (f *Forwarder) forward(ctx context.Context) (bool, error) {
 	wave := f.topics.cut(events, f.senders.nth)
 	f.full = f.full || len(wave) < len(events)
 	f.senders.send(wave)
-	if f.await(ctx, patience, f.topics.awaited); f.topics.awaited() > 0 {
+	if f.awaitWave(ctx); f.topics.awaited() > 0 {
 		if err := f.senders.replace(f.cfg); err != nil {
 			return false, err
 		}
@@ -98,6 +100,22 @@ func (f *Forwarder) read(ctx context.Context) ([]*event, error) {
 	f.full = len(rows) == f.rows || len(events) >= f.cfg.MaxBatch
 	f.rows = min(max(2*len(rows), fewRows), f.cfg.MaxBatch)
 	return events, nil
+}
+
+// awaitWave waits for those topics that answer within patience. A sender that is new has to find the brokers, log in and get
+// its id first: one that was replaced for the time that takes would be followed by another, with one event of each topic each.
+func (f *Forwarder) awaitWave(ctx context.Context) {
+	f.await(ctx, patience, f.topics.awaited)
+	if f.topics.awaited() == 0 || f.senders.proven {
+		return
+	}
+	f.await(ctx, coldPatience, func() int {
+		if f.senders.proven {
+			return 0
+		}
+		return f.topics.awaited()
+	})
+	f.await(ctx, patience, f.topics.awaited)
 }
 
 // await takes results until no topic is open any more, for d at most.
