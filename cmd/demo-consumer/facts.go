@@ -16,7 +16,6 @@ import (
 
 	"github.com/headrace/headrace/dedup"
 	"github.com/headrace/headrace/dlq"
-	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/internal/payments"
 	"github.com/headrace/headrace/internal/topics"
 	"github.com/headrace/headrace/kafka"
@@ -173,11 +172,7 @@ func (d *demo) readBalances(ctx context.Context, f *facts) error {
 
 // readCharges asks the payment service itself.
 func (d *demo) readCharges(ctx context.Context, f *facts) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, d.payments.URL()+"/charges", http.NoBody)
-	if err != nil {
-		return err
-	}
-	all, err := list(&http.Client{Transport: d.transport}, r)
+	all, err := payments.Charges(ctx, &http.Client{Transport: d.transport}, d.payments.URL())
 	if err != nil {
 		return err
 	}
@@ -185,20 +180,6 @@ func (d *demo) readCharges(ctx context.Context, f *facts) error {
 		f.charges[c.Order] = append(f.charges[c.Order], c)
 	}
 	return nil
-}
-
-// list reads an answer of any length: what was charged in a whole run.
-func list(client *http.Client, r *http.Request) (all []payments.Charge, err error) {
-	resp, err := client.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = resp.Body.Close() }() // there is nothing more to learn
-	if err := downstream.Check(resp); err != nil {
-		return nil, err
-	}
-	err = json.NewDecoder(resp.Body).Decode(&all)
-	return all, err
 }
 
 func (d *demo) each(ctx context.Context, query string, args, into []any, f func() error) error {

@@ -9,7 +9,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/headrace/headrace/dlq"
-	"github.com/headrace/headrace/downstream"
 	"github.com/headrace/headrace/internal/payments"
 )
 
@@ -106,11 +105,7 @@ func (p *phase) countOrders(ctx context.Context) error {
 
 // charges asks the service itself, past the proxy.
 func (p *phase) charges(ctx context.Context) (map[string]int, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.service.URL()+"/charges", http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	all, err := list(&http.Client{Transport: p.base}, r)
+	all, err := payments.Charges(ctx, &http.Client{Transport: p.base}, p.service.URL())
 	if err != nil {
 		return nil, err
 	}
@@ -119,18 +114,4 @@ func (p *phase) charges(ctx context.Context) (map[string]int, error) {
 		of[c.Order]++
 	}
 	return of, nil
-}
-
-// list reads an answer of any length: what was charged in a whole run.
-func list(client *http.Client, r *http.Request) (all []payments.Charge, err error) {
-	resp, err := client.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = resp.Body.Close() }() // there is nothing more to learn
-	if err := downstream.Check(resp); err != nil {
-		return nil, err
-	}
-	err = json.NewDecoder(resp.Body).Decode(&all)
-	return all, err
 }

@@ -53,13 +53,8 @@ func (s *shop) try(ctx context.Context, key, order string, amount int64) (status
 
 func (s *shop) charges(t *testing.T) []Charge {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL()+"/charges", http.NoBody)
+	all, err := Charges(t.Context(), s.client, s.URL())
 	require.NoError(t, err)
-	resp, err := s.client.Do(r)
-	require.NoError(t, err)
-	defer func() { _ = resp.Body.Close() }()
-	var all []Charge
-	require.NoError(t, json.NewDecoder(resp.Body).Decode(&all))
 	return all
 }
 
