@@ -131,6 +131,21 @@ func TestMoved(t *testing.T) {
 		b.requireLedger(2)
 	})
 
+	t.Run("ClaimThatIsFarBehindItsDeadLooksForThemNoMore", func(t *testing.T) {
+		t.Parallel()
+		b, dead := dies(t)
+		require.NoError(t, b.rt.Claimed(t.Context(), topicID, 0, 0))
+		window := int(b.rt.suspects.inFlight())
+		b.run([]*record.Record{rec(newOwner(), 2*window-1, "")}, effect)
+		require.True(t, b.rt.died.any.Load())
+		b.run([]*record.Record{rec(newOwner(), 2*window, "")}, effect)
+		require.False(t, b.rt.died.any.Load())
+		require.NoError(t, b.rt.Claimed(t.Context(), topicID, 0, 0))
+		r := mended(newOwner(), dead, 0)
+		b.run([]*record.Record{r}, never)
+		requireErr(t, ErrDead, r)
+	})
+
 	t.Run("AnotherRecordAtThatPlaceIsNotDead", func(t *testing.T) {
 		t.Parallel()
 		b, dead := dies(t)

@@ -144,8 +144,9 @@ where consumer_id = $1::int and topic_id = $2::text::uuid and part = $3::int and
 
 // markSQL marks the record that runs next, unless it is one that has ended too many processes, or has been in one that
 // died while here a handler is stuck ($8). It answers which, whether that was so recently that the other process may be
-// alive, and how many deaths are left of those that make the partition suspect. A process has one mark: one that could not be taken off in its time goes now, whatever route and partition it is
-// of; not while a handler is stuck, which may have a mark of its own.
+// alive, and how many deaths are left of those that make the partition suspect. A process has one mark: one that could not be
+// taken off in its time goes now, whatever route and partition it is of; not while a handler is stuck, which may have a mark
+// of its own.
 const (
 	ofOthers = `not $8::boolean and marked_by = $5::text::uuid
 		and (consumer_id, topic_id, part, off) is distinct from ($1::int, $2::text::uuid, $3::int, $4::bigint)`

@@ -148,8 +148,8 @@ func (d *doubts) because() error {
 	return d.why
 }
 
-// doubt counts records that have come into doubt, because of why, or out of it. It is told with 0 of whatever else may have ended the stop:
-// an answer, or that one in doubt has failed once more, for others may have been answered meanwhile.
+// doubt counts records that have come into doubt, because of why, or out of it. It is told with 0 of whatever else may have
+// ended the stop: an answer, or that one in doubt has failed once more, for others may have been answered meanwhile.
 func (s *Gates) doubt(n int64, why error) {
 	d := &s.doubts
 	d.mu.Lock()
