@@ -43,6 +43,7 @@ func TestSourceFaults(t *testing.T) {
 		{"RefusedTopicShowsInReady", 1, refusedTopic},
 		{"RefusedGroupShowsInReady", 1, refusedGroup},
 		{"FailingCommitsAreReportedOnceAndCaughtUp", 1, failingCommits},
+		{"EndOfAClaimCommitsNothingThatIsCommittedAlready", 1, lastCommitOfNothingNew},
 		{"BytesThatNobodyCanDecodeAreData", 1, undecodableBytes},
 		{"StopDuringASilenceIsBounded", 1, stopDuringASilence},
 	} {
@@ -446,6 +447,20 @@ func failingCommits(w *world) {
 	require.EqualValues(w.t, 30, w.committed(0))
 	require.NoError(w.t, s.Close())
 	wg.Wait()
+}
+
+// lastCommitOfNothingNew: an idle claim's topic would be asked for, and a broker that is black-holed could cost the end its
+// time, for what is committed already.
+func lastCommitOfNothingNew(w *world) {
+	s := w.source()
+	wg := handle(w.subscribe(s), ack)
+	w.produceMany(0, 3)
+	wait(time.Minute)
+	require.EqualValues(w.t, 3, w.committed(0))
+	commits := w.observe(kmsg.OffsetCommit.Int16())
+	require.NoError(w.t, s.Close())
+	wg.Wait()
+	require.Zero(w.t, commits.Hits())
 }
 
 func undecodableBytes(w *world) {

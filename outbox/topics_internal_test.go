@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -59,4 +60,41 @@ func TestForwarder_WhatAnOldClientIsAnsweredSaysNothingOfTheNewOne(t *testing.T)
 	f.topics.cut([]*event{e}, f.senders.nth)
 	f.answered(result{topic: "t", sent: 1, confirmed: []*event{e}})
 	require.True(t, f.senders.proven)
+}
+
+// TestForwarder_AClientIsGivenTheTimeThatItNeedsToBegin is the regression of a client that needs more than a second to connect:
+// it was replaced by one that needed as long, with one event of each topic each, for ever.
+func TestForwarder_AClientIsGivenTheTimeThatItNeedsToBegin(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		proven  bool
+		answers map[string]time.Duration // none for a topic that says nothing
+		lasts   time.Duration
+		late    int
+	}{
+		"NewAndEverybodyAnswers":  {false, map[string]time.Duration{"a": 1500 * time.Millisecond, "b": 1600 * time.Millisecond}, 1600 * time.Millisecond, 0},
+		"NewAndOneSaysNothing":    {false, map[string]time.Duration{"a": 1500 * time.Millisecond}, 2500 * time.Millisecond, 1},
+		"NewAndNobodySaysAThing":  {false, nil, 7 * time.Second, 2},
+		"KnownAndOneSaysNothing":  {true, map[string]time.Duration{"a": 10 * time.Millisecond}, time.Second, 1},
+		"KnownAndAllAnswerAtOnce": {true, map[string]time.Duration{"a": 0, "b": 0}, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := &Forwarder{cfg: Config{}.withDefaults(), topics: topics{}, underway: underway{packs: map[int64]*row{}}}
+				f.senders.results, f.senders.proven = make(chan result, roomForResults), c.proven
+				events := map[string]*event{"a": {id: 1, topic: "a", of: &row{id: 1, left: 1}}, "b": {id: 2, topic: "b", of: &row{id: 2, left: 1}}}
+				f.topics.cut([]*event{events["a"], events["b"]}, f.senders.nth)
+				for topic, after := range c.answers {
+					time.AfterFunc(after, func() {
+						f.senders.results <- result{topic: topic, sent: 1, confirmed: []*event{events[topic]}}
+					})
+				}
+				began := time.Now()
+				f.awaitWave(t.Context())
+				require.Equal(t, c.lasts, time.Since(began))
+				require.Equal(t, c.late, f.topics.awaited())
+			})
+		})
+	}
 }
