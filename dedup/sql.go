@@ -83,16 +83,18 @@ const buryAgainSQL = `update headrace.inbox set original = coalesce(original, co
 	created_at = now(), reason = $4::text, error = $5::text
 where consumer_id = $1::int and message_id = $2::text::uuid and state = 2`
 
-// claimedSQL counts the deaths before this claim: starts that find another process's claim, never given up. They may be the
-// doing of one record although the offset has moved: by no more than may have been in flight ($6), or as far as a record
-// ahead that a process has died in (run one at a time, those before the killer took long enough for a commit). Farther, the
-// count begins anew, with this death. Ten tell as much as more would.
+// claimedSQL counts the deaths before this claim: starts that find another process's claim, never given up. The count goes
+// on where the offset has not moved, or not beyond a record ahead that a process has died in (run one at a time, those before
+// the killer took long enough for a commit); and once there are enough to make the partition suspect ($7), where it has moved
+// by no more than may have been in flight ($6). Else it begins anew, with this death: whoever is killed again and again for
+// another reason, a deployment that does not wait, makes headway each time. Ten tell as much as more would.
 //
 // The marks that stand here are of processes that have died, or have lost the claim. All marks of such a process are
 // taken at once, in whatever partition: the only one names the record that has ended it, of several each might be. They
 // are locked in one order, for others may take the same.
 const (
-	diedBefore = `case when s.off = excluded.off or s.holder <> excluded.holder and excluded.off between s.off and s.off + $6::bigint
+	diedBefore = `case when s.off = excluded.off
+			or s.holder <> excluded.holder and cardinality(s.died) >= $7::int and excluded.off between s.off and s.off + $6::bigint
 			or exists (select from headrace.suspects a
 				where a.consumer_id = $1::int and a.topic_id = $2::text::uuid and a.part = $3::int and a.off >= $4::bigint)
 		then s.died[1:9] else '{}' end`

@@ -38,7 +38,7 @@ var (
 )
 
 // suspects finds a record that takes its process down (out of memory, os.Exit in a library): no error is ever seen of
-// it, only claims that start again and again at the same offset, or hardly behind it.
+// it, only claims that start again and again at the same offset.
 //
 //	start 1, 2: die ─► start 3: one at a time, each marked, dies ─► 4: its mark is found ─► dies again, and in 5 ─► start 6
 //
@@ -75,7 +75,7 @@ func (rt *Route) Claimed(ctx context.Context, topicID uuid.UUID, part int32, off
 	}
 	var deaths int
 	err := rt.in.pool.QueryRow(ctx, claimedSQL, rt.consumer, topicID.String(), part, offset, rt.in.id.String(),
-		rt.suspects.inFlight()).Scan(&deaths)
+		rt.suspects.inFlight(), suspectDeaths).Scan(&deaths)
 	if err != nil {
 		return fmt.Errorf("count the deaths of a claim: %w", err)
 	}
